@@ -1,0 +1,89 @@
+"""The question that the ledger asks of whoever `settings.SAGA_GATE` names.
+
+The ledger knows nothing of approvals: it proposes, and is told allow, ask or deny. Every
+call here happens inside the ledger's own transaction, so answer and state are one commit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Everything a policy may look at, about one direction of one step."""
+
+    direction: str
+    tool: str
+    tool_version: str
+    tier: str
+    blast_radius: str
+    args: Mapping[str, Any]
+    agent: str
+    saga: Mapping[str, Any]
+    step: Mapping[str, Any]
+    # Set by the ledger when it wants a person whatever the policy says: a deliberate
+    # repeat, a suspected duplicate, a changed tool.
+    must_ask: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says, and by which rule of which policy."""
+
+    kind: Literal["allow", "ask", "deny"]
+    rule: str
+    policy_digest: str
+    terms: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a request is bound to: exactly this will run, or nothing."""
+
+    step: UUID
+    saga: UUID
+    direction: str
+    args: Mapping[str, Any]
+    args_digest: str
+    tool: str
+    tool_version: str
+    tool_digest: str
+    idempotency_key: str
+    why: str = ""
+
+
+class Gate(Protocol):
+    def judge(self, question: Question) -> Verdict:
+        """Take the verdict. An error in a rule is `ask`, never `allow`."""
+
+    def open(self, held: Held, verdict: Verdict) -> None:
+        """Put the question to people. An older request of this step and direction is superseded."""
+
+    def recheck(self, held: Held) -> str:
+        """At the claim: '' when a yes to exactly this stands, else the reason it does not.
+
+        Uses the yes up for the forward run that starts with it.
+        """
+
+    def close(self, steps: Iterable[UUID], why: str) -> None:
+        """The steps will not run: cancel their open requests."""
+
+    def requests(self, steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
+        """Latest request of each step: {step: {"id", "state", "url"}}."""
+
+    def sweep(self) -> int:
+        """Act on what the clock brought (expiry, reminders); count of requests changed."""
+
+
+@functools.cache
+def gate() -> Gate:
+    """The gate of this installation."""
+    return import_string(settings.SAGA_GATE)()

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
+from ledger.models.saga import Saga
+from ledger.states import STEP_BEFORE_EFFECT, BlastRadius, StepState, Tier
+
+
+class ToolVersion(models.Model):
+    """What a tool was when a step was proposed. Never holds a secret."""
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    key = models.CharField(max_length=200)
+    version = models.CharField(max_length=100)
+    definition = models.JSONField()
+    first_seen_at = models.DateTimeField(db_default=ClockTimestamp())
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.version}"
+
+
+class Step(models.Model):
+    """One intended side effect. What it will do is frozen when it is proposed.
+
+    `args_text` is the canonical text (RFC 8785) that the digest is over and that workers
+    run; `args` is the same value as jsonb, for reading and searching only. `executed_seq`
+    is the number of the entry that recorded the effect: undoing goes down this order.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    saga = models.ForeignKey(Saga, on_delete=models.PROTECT, related_name="steps")
+    step_id = models.CharField(max_length=200)
+    position = models.PositiveIntegerField()
+    revision = models.PositiveIntegerField(default=1)
+    tool = models.CharField(max_length=200)
+    tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT)
+    tier = models.CharField(max_length=20, choices=[(tier, tier) for tier in Tier])
+    blast_radius = models.CharField(max_length=10, choices=[(b, b) for b in BlastRadius])
+    args_text = models.TextField()
+    args = models.JSONField()
+    fingerprint = models.CharField(max_length=64)
+    idempotency_key = models.CharField(max_length=64)
+    effect_key = models.TextField(default="", blank=True)
+    resource = models.TextField(default="", blank=True)
+    reason = models.TextField(default="", blank=True)
+    repeat_of = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    duplicate_of = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    alternatives = models.JSONField(default=list)
+    alternative = models.PositiveIntegerField(default=0)
+    verdict = models.CharField(max_length=10)
+    verdict_rule = models.CharField(max_length=200)
+    policy_digest = models.CharField(max_length=64)
+    held_why = models.TextField(default="", blank=True)
+    state = state_field(StepState)
+    fence = models.PositiveIntegerField(default=0)
+    attempts = models.PositiveIntegerField(default=0)
+    reclaims = models.PositiveIntegerField(default=0)
+    result_text = models.TextField(null=True, blank=True)  # noqa: DJ001 - null: no result yet
+    error = models.JSONField(null=True, blank=True)
+    residue = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_default=ClockTimestamp())
+    executed_at = models.DateTimeField(null=True, blank=True)
+    executed_seq = models.BigIntegerField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["saga", "step_id"], name="ledger_step_identity"),
+            models.UniqueConstraint(fields=["saga", "position"], name="ledger_step_position"),
+            state_constraint("state", StepState, "ledger_step_state_known"),
+            # The wall that needs no edge: an effect once recorded can never be run for again.
+            models.CheckConstraint(
+                condition=Q(executed_at__isnull=True)
+                | ~Q(state__in=sorted(STEP_BEFORE_EFFECT)),
+                name="ledger_step_never_runs_again",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="committed") | Q(executed_at__isnull=False),
+                name="ledger_step_committed_at",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["saga", "tool", "fingerprint"], name="ledger_step_twin"),
+            models.Index(
+                fields=["state", "id"],
+                condition=Q(state__in=["unknown", "stuck", "executing", "change_requested"]),
+                name="ledger_step_attention",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.step_id} ({self.tool})"

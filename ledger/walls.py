@@ -1,0 +1,245 @@
+"""The rules that hold whoever connects: SQL for triggers, generated from the state tables.
+
+Plain SQL and no trigger library: the one that fits Django gives every trigger a switch
+(a session setting) that turns it off, and psql could then throw it
+(docs/decisions/0003-walls-in-plain-sql.md). `INSTALL` is what the migration runs;
+tests/test_walls.py proves that a database holds exactly this text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ledger.states import (
+    RECORD_TRANSITIONS,
+    SAGA_TRANSITIONS,
+    STEP_FINISHED,
+    STEP_TRANSITIONS,
+    RecordState,
+    SagaState,
+    StepState,
+)
+
+# SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
+REFUSED = "P0409"
+
+STEP_START = (
+    StepState.WAITING,
+    StepState.AWAITING_APPROVAL,
+    StepState.QUEUED,
+    StepState.REJECTED,
+)
+STEP_IDENTITY = (
+    "id saga_id step_id position created_at effect_key repeat_of_id duplicate_of_id".split()
+)
+STEP_ARGS = (
+    "tool tool_version_id tier args_text fingerprint idempotency_key resource alternatives".split()
+)
+REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
+
+
+def _quoted(states: Iterable[str]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+def _edges(transitions: Mapping[str, frozenset[str]]) -> str:
+    pairs = [
+        f"('{old}', '{new}')"
+        for old, targets in sorted(transitions.items())
+        for new in sorted(targets)
+    ]
+    return ",\n        ".join(pairs)
+
+
+def _transition_wall(
+    table: str, noun: str, transitions: Mapping[str, frozenset[str]], start: Iterable[str]
+) -> str:
+    return f"""
+CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF NEW.state NOT IN ({_quoted(start)}) THEN
+            RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
+        END IF;
+    ELSIF (OLD.state, NEW.state) NOT IN (
+        {_edges(transitions)}
+    ) THEN
+        RAISE EXCEPTION 'a {noun} cannot go from % to %', OLD.state, NEW.state
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_{noun}_begins BEFORE INSERT ON {table}
+    FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_transition();
+CREATE OR REPLACE TRIGGER ledger_{noun}_transition BEFORE UPDATE OF state ON {table}
+    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state)
+    EXECUTE FUNCTION ledger_{noun}_transition();
+"""
+
+
+def _changed(columns: Iterable[str]) -> str:
+    columns = list(columns)
+    old = ", ".join(f"OLD.{column}" for column in columns)
+    new = ", ".join(f"NEW.{column}" for column in columns)
+    return f"({old}) IS DISTINCT FROM ({new})"
+
+
+def _append_only(table: str) -> str:
+    return f"""
+CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table}
+    FOR EACH ROW EXECUTE FUNCTION ledger_append_only();
+CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION ledger_append_only();
+"""
+
+
+APPEND_ONLY = (
+    f"""
+CREATE OR REPLACE FUNCTION ledger_append_only() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
+        USING ERRCODE = '{REFUSED}';
+END $wall$;
+"""
+    + _append_only("ledger_entry")
+    + _append_only("ledger_checkpoint")
+    + _append_only("ledger_checkpointhead")
+)
+
+# The text that an entry's hash is over: everything a reader of the API sees, one a line,
+# the payload last. It is the same in ledger/chain.py, which verifies without the database.
+CHAIN = """
+CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    SELECT head_seq + 1, head_hash INTO NEW.seq, NEW.prev_hash
+        FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
+    IF NEW.seq IS NULL THEN
+        RAISE EXCEPTION 'no saga % for this entry', NEW.saga_id USING ERRCODE = '23503';
+    END IF;
+    NEW.at := clock_timestamp();
+    NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
+    NEW.hash := encode(sha256(convert_to(concat_ws(E'\\n',
+        NEW.prev_hash, NEW.saga_id, NEW.seq, NEW.kind, NEW.step_id,
+        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        NEW.actor, NEW.payload), 'UTF8')), 'hex');
+    UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash, updated_at = NEW.at
+        WHERE id = NEW.saga_id;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_entry_chain BEFORE INSERT ON ledger_entry
+    FOR EACH ROW EXECUTE FUNCTION ledger_entry_chain();
+"""
+
+FROZEN_STEP = f"""
+CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF {_changed(STEP_IDENTITY)} THEN
+        RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    IF {_changed(STEP_ARGS)} AND NOT (
+        NEW.revision = OLD.revision + 1 AND OLD.state IN ({_quoted(REVISABLE)})
+    ) THEN
+        RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    IF OLD.executed_at IS NOT NULL AND {_changed(["executed_at", "executed_seq", "result_text"])}
+    THEN
+        RAISE EXCEPTION 'the effect of step % is recorded', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_step_frozen BEFORE UPDATE ON ledger_step
+    FOR EACH ROW EXECUTE FUNCTION ledger_step_frozen();
+CREATE OR REPLACE FUNCTION ledger_record_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    RAISE EXCEPTION 'idempotency record % is frozen', OLD.key USING ERRCODE = '{REFUSED}';
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_record_frozen BEFORE UPDATE ON ledger_idempotencyrecord
+    FOR EACH ROW WHEN (
+        {_changed(["key", "step_id", "direction", "fingerprint"])}
+        OR (OLD.state = '{RecordState.EXECUTED}' AND {_changed(["state", "response"])})
+    ) EXECUTE FUNCTION ledger_record_frozen();
+"""
+
+# Checked at COMMIT, so that state and entry may be written in either order.
+NO_CHANGE_WITHOUT_ENTRY = f"""
+CREATE OR REPLACE FUNCTION ledger_step_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE told text; now_is text;
+BEGIN
+    SELECT state INTO now_is FROM ledger_step WHERE id = NEW.id;
+    SELECT state INTO told FROM ledger_entry
+        WHERE saga_id = NEW.saga_id AND step_id = NEW.step_id AND state <> ''
+        ORDER BY seq DESC LIMIT 1;
+    IF told IS DISTINCT FROM now_is THEN
+        RAISE EXCEPTION 'step % is % but its last entry says %', NEW.id, now_is, told
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE FUNCTION ledger_saga_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE told text; now_is text;
+BEGIN
+    SELECT state INTO now_is FROM ledger_saga WHERE id = NEW.id;
+    SELECT state INTO told FROM ledger_entry
+        WHERE saga_id = NEW.id AND step_id = '' AND state <> '' ORDER BY seq DESC LIMIT 1;
+    IF told IS DISTINCT FROM now_is THEN
+        RAISE EXCEPTION 'saga % is % but its last entry says %', NEW.id, now_is, told
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NULL;
+END $wall$;
+DROP TRIGGER IF EXISTS ledger_step_told ON ledger_step;
+CREATE CONSTRAINT TRIGGER ledger_step_told AFTER INSERT OR UPDATE OF state ON ledger_step
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_step_told();
+DROP TRIGGER IF EXISTS ledger_saga_told ON ledger_saga;
+CREATE CONSTRAINT TRIGGER ledger_saga_told AFTER INSERT OR UPDATE OF state ON ledger_saga
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_saga_told();
+"""
+
+# Doorbells. Losing one costs time and nothing else: every listener polls too.
+WAKE = f"""
+CREATE OR REPLACE FUNCTION ledger_outbox_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    PERFORM pg_notify('ledger_outbox', '');
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_outbox_wake AFTER INSERT ON ledger_outboxmessage
+    FOR EACH STATEMENT EXECUTE FUNCTION ledger_outbox_wake();
+CREATE OR REPLACE FUNCTION ledger_step_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
+    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
+        AND NEW.state IN ({_quoted(STEP_FINISHED | {StepState.STUCK})}))
+    EXECUTE FUNCTION ledger_step_wake();
+"""
+
+INSTALL = (
+    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
+    + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
+    + _transition_wall(
+        "ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]
+    )
+    + APPEND_ONLY
+    + CHAIN
+    + FROZEN_STEP
+    + NO_CHANGE_WITHOUT_ENTRY
+    + WAKE
+)
+
+FUNCTIONS = (
+    "ledger_saga_transition",
+    "ledger_step_transition",
+    "ledger_record_transition",
+    "ledger_append_only",
+    "ledger_entry_chain",
+    "ledger_step_frozen",
+    "ledger_record_frozen",
+    "ledger_step_told",
+    "ledger_saga_told",
+    "ledger_outbox_wake",
+    "ledger_step_wake",
+)
+# Dropping a function with CASCADE drops the triggers that call it, and nothing else.
+REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
