@@ -28,6 +28,7 @@ class Attempt(models.Model):
     token = models.UUIDField()
     idempotency_key = models.CharField(max_length=90)
     shift_id = models.UUIDField()
+    round = models.PositiveIntegerField(default=0)
     state = models.CharField(max_length=10, choices=[(s, s) for s in STATES], default="started")
     started_at = models.DateTimeField(db_default=ClockTimestamp())
     lease_until = models.DateTimeField()

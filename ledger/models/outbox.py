@@ -27,6 +27,7 @@ class OutboxMessage(models.Model):
     saga_id = models.UUIDField()
     resource = models.TextField(default="", blank=True)
     round = models.PositiveIntegerField(default=0)
+    negatives = models.PositiveIntegerField(default=0)
     due_at = models.DateTimeField(db_default=ClockTimestamp())
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     taken_at = models.DateTimeField(null=True, blank=True)

@@ -57,6 +57,7 @@ class Step(models.Model):
     verdict_rule = models.CharField(max_length=200)
     policy_digest = models.CharField(max_length=64)
     held_why = models.TextField(default="", blank=True)
+    confirmed_tool = models.CharField(max_length=64, default="", blank=True)
     state = state_field(StepState)
     fence = models.PositiveIntegerField(default=0)
     attempts = models.PositiveIntegerField(default=0)

@@ -1,0 +1,34 @@
+"""A connection of its own that hears Postgres's NOTIFY."""
+
+from __future__ import annotations
+
+import select
+
+import psycopg
+from django.db import connection
+from psycopg import sql
+
+
+def listen(channel: str) -> psycopg.Connection:
+    """Open an autocommit connection to Django's database that listens on `channel`.
+
+    Look for work once after this returns: what was sent before is not heard.
+    """
+    kept = {"dbname", "user", "password", "host", "port", "options"}
+    params = connection.get_connection_params()
+    ears = psycopg.connect(
+        **{name: value for name, value in params.items() if name in kept}, autocommit=True
+    )
+    ears.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+    return ears
+
+
+def wait_for_notify(ears: psycopg.Connection, seconds: float) -> bool:
+    """Wait for the next NOTIFY; False when none came in time. Several at once count as one."""
+    heard, _, _ = select.select([ears], [], [], seconds)
+    return bool(heard) and drain(ears)
+
+
+def drain(ears: psycopg.Connection) -> bool:
+    """Take every notification that is there. Raises OperationalError on a lost connection."""
+    return any([True for _ in ears.notifies(timeout=0)])

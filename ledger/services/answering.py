@@ -1,0 +1,65 @@
+"""What an agent hears when it asks for a step that the ledger already knows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ledger import errors, keys
+from ledger.rows import SagaRow
+from ledger.services.preparing import Prepared
+from ledger.services.proposals import Answer
+from ledger.services.unit import Unit
+from ledger.states import STEP_FINISHED, STEP_IN_DOUBT, STEP_NOT_STARTED, StepState
+
+# While an earlier step is in one of these, the next one must wait.
+BLOCKING = STEP_NOT_STARTED | STEP_IN_DOUBT | {StepState.STUCK}
+
+
+def still_blocks(state: str) -> bool:
+    """Whether a step in this state holds back the step after it."""
+    return state in BLOCKING
+
+
+def answer_for(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
+    """The same step asked again: its own answer, or a refusal that changes nothing."""
+    if not prepared.matches(prior):
+        raise errors.StepMismatch(
+            f"Step {prior.step_id!r} was submitted before with other arguments or another tool. "
+            "Send exactly those again to get its answer, or use a new step_id for a new effect.",
+            **_difference(prior, prepared),
+        )
+    return _answer(unit, saga, prior, prepared, effect_of=False)
+
+
+def answer_for_effect(unit: Unit, saga: SagaRow, holder: Any, prepared: Prepared) -> Answer:
+    """Another step already holds this effect: that step answers, and no second effect is made."""
+    if not prepared.matches(holder):
+        raise errors.EffectClaimed(
+            f"The effect {prepared.claim!r} is already claimed by step {holder.id} with other "
+            "arguments. If a second effect is really wanted, say so with repeat_of and a reason; "
+            "a person will decide.",
+            effect_of=str(holder.id),
+            **_difference(holder, prepared),
+        )
+    return _answer(unit, saga, holder, prepared, effect_of=True)
+
+
+def _answer(
+    unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared, *, effect_of: bool
+) -> Answer:
+    other = prior.id if effect_of else None
+    if prior.state not in STEP_FINISHED:
+        return Answer("in_flight", prior.id, other)
+    told = {"effect_of": str(prior.id)} if effect_of else {}
+    unit.entry(saga, "step.replayed", prepared.proposal.step_id, answered=prior.state, **told)
+    return Answer("replayed", prior.id, other)
+
+
+def _difference(prior: Any, prepared: Prepared) -> dict[str, Any]:
+    return {
+        "step": str(prior.id),
+        "recorded": {"tool": prior.tool, "args_digest": prior.fingerprint},
+        "submitted": {"tool": prepared.tool.key, "args_digest": prepared.fingerprint},
+        "differing_paths": keys.differing_paths(json.loads(prior.args_text), prepared.args),
+    }

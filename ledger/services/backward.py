@@ -1,0 +1,159 @@
+"""Going back: strictly in the reverse order of recorded execution, one step at a time.
+
+Nothing here calls out. Each function moves rows of a locked saga and leaves the messages
+that want the next attempt (design rules 5.10 and 5.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledger import keys
+from ledger.gate import Held, Question, gate
+from ledger.rows import SagaRow, StepRow
+from ledger.services.tooling import recorded_tool
+from ledger.services.unit import Unit
+from ledger.states import (
+    STEP_IN_DOUBT,
+    STEP_NOT_STARTED,
+    Direction,
+    SagaState,
+    StepState,
+    Tier,
+)
+
+
+def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
+    """Turn a saga round. Its fence rises, so no forward message of before still counts."""
+    steps = unit.read_saga_steps(saga)
+    saga.fence += 1
+    saga.ended_backward_why = why
+    unit.move_saga(saga, SagaState.COMPENSATING, "saga.compensating", why=why, cause=cause)
+    _cancel_not_started(unit, steps)
+    advance(unit, saga)
+
+
+def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
+    """A step without an intent is undone by taking its slot: a recorded no-op."""
+    idle = [step for step in steps if step.state in STEP_NOT_STARTED]
+    for step in idle:
+        step.fence += 1
+        unit.move(step, StepState.CANCELLED, "step.cancelled", why="the saga turned back")
+        unit.free(step)
+    gate().close([step.id for step in idle], "the saga turned back")
+
+
+def advance(unit: Unit, saga: SagaRow) -> None:
+    """Start the next undo, if the one before it is finished; end the saga after the last."""
+    if saga.state != SagaState.COMPENSATING:
+        return
+    steps = unit.read_saga_steps(saga)
+    if any(step.state in STEP_IN_DOUBT and not step.residue for step in steps):
+        return
+    if any(step.state in {StepState.COMPENSATING, StepState.STUCK} for step in steps):
+        return
+    for step in _still_to_undo(saga, steps):
+        if _start_undo(unit, saga, step):
+            return
+    unit.move_saga(saga, SagaState.COMPENSATED, "saga.compensated", residue=_residue(unit, saga))
+
+
+def _still_to_undo(saga: SagaRow, steps: Sequence[StepRow]) -> list[StepRow]:
+    """Committed steps that nobody has tried to undo yet, the last one first.
+
+    Past a pivot only what came after it can go back (an operator ended the saga there).
+    """
+    floor = saga.pivot_position or 0
+    done = [step for step in steps if step.state == StepState.COMMITTED and not step.residue]
+    for step in done:
+        if step.position <= floor:
+            step.residue = True
+            step.dirty = True
+    undone = [step for step in done if step.position > floor]
+    return sorted(undone, key=lambda step: step.executed_seq or 0, reverse=True)
+
+
+def _start_undo(unit: Unit, saga: SagaRow, step: StepRow) -> bool:
+    """True when the step's undo is now under way; False when it stays as residue."""
+    direction = undo_direction(step)
+    if direction is None:
+        leave_as_residue(unit, saga, step, "it cannot be undone and has no correction")
+        return False
+    unit.move(step, StepState.COMPENSATING, f"step.{_GERUND[direction]}")
+    ask_or_send(unit, saga, step, direction)
+    return True
+
+
+_GERUND = {Direction.COMPENSATE: "compensating", Direction.CORRECT: "correcting"}
+
+
+def undo_direction(step: StepRow) -> Direction | None:
+    """How a step's effect is answered when its saga goes back, by what its tool is able to do."""
+    variant = step.variant
+    if variant.tier == Tier.COMPENSATABLE:
+        return Direction.COMPENSATE
+    tool = recorded_tool(variant)
+    if variant.tier == Tier.NON_COMPENSATABLE and tool is not None and tool.can_correct:
+        return Direction.CORRECT
+    return None
+
+
+def ask_or_send(
+    unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, *, must_ask: str = ""
+) -> None:
+    """Start an undo, or put it to people first. A policy can make it wait, never forbid it."""
+    variant = step.variant
+    question = Question(
+        direction=direction,
+        tool=variant.tool,
+        tool_version=variant.tool_version,
+        tier=variant.tier,
+        blast_radius=variant.blast_radius,
+        args=variant.args,
+        agent=saga.agent,
+        saga=saga.view(),
+        step=step.view(),
+        must_ask=must_ask,
+    )
+    verdict = gate().judge(question)
+    if verdict.kind == "allow":
+        unit.send(step, "run", direction)
+        return
+    unit.flush()
+    gate().open(held(saga, step, direction, why=must_ask), verdict)
+    unit.entry(saga, "approval.requested", step, direction=direction, rule=verdict.rule)
+
+
+def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -> Held:
+    """What a request about this direction of a step is bound to."""
+    from_key = keys_for(step, direction)
+    variant = step.variant
+    return Held(
+        step=step.id,
+        saga=saga.id,
+        direction=direction,
+        args=variant.args,
+        args_digest=variant.fingerprint,
+        tool=variant.tool,
+        tool_version=variant.tool_version,
+        tool_digest=variant.tool_digest,
+        idempotency_key=from_key,
+        why=why,
+    )
+
+
+def keys_for(step: StepRow, direction: Direction) -> str:
+    """The downstream key of one direction of what the step runs now."""
+    variant = step.variant
+    return keys.direction_key(variant.idempotency_key, direction, variant.index)
+
+
+def leave_as_residue(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
+    """Record that an effect stays out in the world."""
+    step.residue = True
+    step.dirty = True
+    unit.entry(saga, "step.residue", step, why=why)
+
+
+def _residue(unit: Unit, saga: SagaRow) -> list[str]:
+    return [step.step_id for step in unit.read_saga_steps(saga) if step.residue]

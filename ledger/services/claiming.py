@@ -1,0 +1,281 @@
+"""Taking work: claim and intent are one commit, made before anything is called.
+
+What a claim returns may be called out for; whatever has no committed claim was surely not
+sent (design rules 5.2 and 5.5).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from ledger import keys, storage
+from ledger.gate import Question, gate
+from ledger.rows import SagaRow, StepRow
+from ledger.services import claiming_sql as sql
+from ledger.services.backward import held, keys_for
+from ledger.services.looking import look_at_evidence
+from ledger.services.tooling import Parked, tool_to_run
+from ledger.services.unit import Unit
+from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
+from ledger.tools.contract import Call, Tool
+
+# A lease outlives the tool's own timeout by this much, for the answer to be written down.
+LEASE_MARGIN_S = 5.0
+# A parked message is looked at again after this long: another worker may have the tool.
+PARKED_AGAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One call that this worker may make now. `attempt` is None for a look (a probe)."""
+
+    message: int
+    attempt: UUID | None
+    token: UUID
+    saga: UUID
+    step: UUID
+    direction: Direction
+    round: int
+    negatives: int
+    lease_s: float
+    tool: Tool
+    call: Call
+
+
+@storage.transition
+def claim(shift: UUID, room: int) -> list[Assignment]:
+    """Take up to `room` due messages; what is returned is committed and may start at once."""
+    messages = storage.rows(sql.TAKE, [room])
+    if not messages:
+        return []
+    unit = Unit(f"worker:{shift}")
+    unit.lock(message.saga_id for message in messages)
+    unit.read_steps([message.step_id for message in messages])
+    ready = [found for message in messages if (found := _consider(unit, message))]
+    started = _start(unit, shift, _with_resources(unit, ready))
+    unit.flush()
+    return started
+
+
+def _consider(unit: Unit, message: Any) -> Assignment | None:
+    """Whether this message may run now; if not, what becomes of it instead."""
+    step = unit.steps[message.step_id]
+    saga = unit.sagas[message.saga_id]
+    if not _is_wanted(message, saga, step):
+        storage.execute(sql.VOID, [message.id])
+        return None
+    tool = tool_to_run(step)
+    if isinstance(tool, Parked):
+        _park(unit, saga, step, message, tool.why)
+        return None
+    if message.kind == "probe":
+        return _look(unit, saga, step, message, tool)
+    if keys.fingerprint(step.variant.args_text) != step.variant.fingerprint:
+        _refuse_tampered(unit, saga, step, message)
+        return None
+    if not _gate_agrees(unit, saga, step, message):
+        return None
+    return _assignment(saga, step, message, tool)
+
+
+def _is_wanted(message: Any, saga: SagaRow, step: StepRow) -> bool:
+    """A message counts only while the state that wrote it still wants it."""
+    if saga.state in SAGA_ENDED:
+        return False
+    if message.direction == Direction.FORWARD:
+        state = StepState.UNKNOWN if message.kind == "probe" else StepState.QUEUED
+        if message.kind == "run" and message.saga_fence != saga.fence:
+            return False
+    else:
+        state = StepState.COMPENSATING
+    return step.state == state
+
+
+def _look(
+    unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool
+) -> Assignment | None:
+    """A look needs no call when late evidence answers already."""
+    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + LEASE_MARGIN_S, message.id])
+    if look_at_evidence(unit, saga, step, message, tool):
+        storage.execute(sql.VOID, [message.id])
+        return None
+    return _assignment(saga, step, message, tool)
+
+
+def _park(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> None:
+    storage.execute(sql.PARK, [PARKED_AGAIN_S, why, message.id])
+    if step.held_why != why:
+        step.held_why = why
+        step.dirty = True
+        unit.entry(saga, "step.parked", step, why=why)
+
+
+def _refuse_tampered(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> None:
+    """The stored arguments are not what was proposed: nothing runs, and it is told loudly."""
+    storage.execute(sql.VOID, [message.id])
+    why = "The stored arguments do not match their digest. They were changed behind the ledger."
+    step.held_why = why
+    step.error = {"code": "tampered", "detail": why}
+    unit.move(step, StepState.STUCK, "step.tampered", why=why)
+    if saga.state != SagaState.STUCK:
+        unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=why)
+
+
+def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool:
+    """Ask the gate again for a step that it held; a mismatch goes back to people, unrun."""
+    direction = Direction(message.direction)
+    if direction == Direction.FORWARD and step.variant.verdict != "ask":
+        return True
+    bound = held(saga, step, direction)
+    why = gate().recheck(bound)
+    if not why:
+        return True
+    storage.execute(sql.VOID, [message.id])
+    verdict = gate().judge(_question(saga, step, direction, why))
+    if direction == Direction.FORWARD:
+        unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
+    unit.flush()
+    gate().open(held(saga, step, direction, why=why), verdict)
+    unit.entry(saga, "approval.requested", step, direction=direction, rule=verdict.rule, why=why)
+    return False
+
+
+def _question(saga: SagaRow, step: StepRow, direction: Direction, why: str) -> Question:
+    variant = step.variant
+    return Question(
+        direction=direction,
+        tool=variant.tool,
+        tool_version=variant.tool_version,
+        tier=variant.tier,
+        blast_radius=variant.blast_radius,
+        args=variant.args,
+        agent=saga.agent,
+        saga=saga.view(),
+        step=step.view(),
+        must_ask=why,
+    )
+
+
+def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment:
+    direction = Direction(message.direction)
+    call = Call(
+        direction=direction,
+        saga_id=str(saga.id),
+        step_id=step.step_id,
+        args=step.variant.args,
+        result=step.result,
+        idempotency_key=keys_for(step, direction),
+        saga=saga.view(),
+        step=step.view(),
+        timeout_s=tool.timeout_s,
+        attempt=message.round + 1,
+    )
+    return Assignment(
+        message=message.id,
+        attempt=uuid.uuid4() if message.kind == "run" else None,
+        token=uuid.uuid4(),
+        saga=saga.id,
+        step=step.id,
+        direction=direction,
+        round=message.round,
+        negatives=message.negatives,
+        lease_s=max(settings.SAGA_LEASE_S, tool.timeout_s + LEASE_MARGIN_S),
+        tool=tool,
+        call=call,
+    )
+
+
+def _with_resources(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
+    """Those whose resource is free or already theirs; the others stay in the outbox."""
+    wanted = {
+        str(found.step): unit.steps[found.step].variant.resource
+        for found in ready
+        if found.attempt and unit.steps[found.step].variant.resource
+    }
+    if not wanted:
+        return ready
+    pairs = sorted((resource, step) for step, resource in wanted.items())
+    storage.execute(sql.HOLD, [[p[0] for p in pairs], [p[1] for p in pairs]])
+    holders = storage.rows(sql.HOLDERS, [sorted(set(wanted.values()))])
+    mine = {(row.resource, str(row.step_id)) for row in holders}
+    return [
+        found
+        for found in ready
+        if (resource := wanted.get(str(found.step))) is None
+        or (resource, str(found.step)) in mine
+    ]
+
+
+def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> list[Assignment]:
+    """Write the intents: attempts, records, states and entries."""
+    runs = [found for found in ready if found.attempt]
+    if not runs:
+        return ready
+    for found in runs:
+        unit.steps[found.step].fence += 1
+    intents = json.dumps([_intent(unit, shift, found) for found in runs])
+    open_keys = {row.key for row in storage.rows(sql.PROMISE, [intents])}
+    refused = [found for found in runs if found.call.idempotency_key not in open_keys]
+    for found in refused:
+        _refuse_executed(unit, found)
+    runs = [found for found in runs if found.call.idempotency_key in open_keys]
+    for found in runs:
+        _tell_start(unit, found)
+    storage.execute(
+        sql.START, [json.dumps([_intent(unit, shift, found) for found in runs])]
+    )
+    return [found for found in ready if found not in refused]
+
+
+def _refuse_executed(unit: Unit, found: Assignment) -> None:
+    """The record of this key is `executed`: whatever the step's row says, it never runs again."""
+    step = unit.steps[found.step]
+    why = "Its idempotency record says that it was executed. It does not run again."
+    storage.execute(sql.VOID, [found.message])
+    step.held_why = why
+    unit.move(step, StepState.STUCK, "step.refused", why=why)
+
+
+def _tell_start(unit: Unit, found: Assignment) -> None:
+    step = unit.steps[found.step]
+    saga = unit.sagas[found.saga]
+    facts = {
+        "direction": found.direction.value,
+        "fence": step.fence,
+        "attempt": found.round + 1,
+        "tool": found.tool.key,
+        "tool_digest": found.tool.digest,
+        "args_digest": step.variant.fingerprint,
+        "idempotency_key": found.call.idempotency_key,
+    }
+    step.held_why = ""
+    step.dirty = True
+    if found.direction == Direction.FORWARD:
+        step.attempts += 1
+        unit.move(step, StepState.EXECUTING, "attempt.started", **facts)
+    else:
+        unit.entry(saga, "attempt.started", step, **facts)
+
+
+def _intent(unit: Unit, shift: UUID, found: Assignment) -> dict[str, Any]:
+    step = unit.steps[found.step]
+    return {
+        "id": str(found.attempt),
+        "message": found.message,
+        "step": str(found.step),
+        "direction": found.direction,
+        "alternative": step.alternative,
+        "fence": step.fence,
+        "token": str(found.token),
+        "key": found.call.idempotency_key,
+        "fingerprint": step.variant.fingerprint,
+        "shift": str(shift),
+        "round": found.round,
+        "lease_s": found.lease_s,
+    }

@@ -1,0 +1,76 @@
+"""The agent's two last words: no more steps, or undo what was done."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ledger import errors, storage
+from ledger.bearer import Bearer
+from ledger.rows import SagaRow
+from ledger.services.backward import begin
+from ledger.services.forward import complete_when_done
+from ledger.services.unit import Unit
+from ledger.states import SAGA_ENDED, STEP_IN_DOUBT, SagaState, Tier
+
+
+@storage.transition
+def complete(saga_id: UUID, *, bearer: Bearer) -> None:
+    """No more steps come; the saga is completed when all are finished. Said twice: once.
+
+    Raises NotFound, Forbidden, SagaEnded (it is going, or went, backwards).
+    """
+    unit, saga = _locked(saga_id, bearer)
+    if saga.state == SagaState.COMPLETED:
+        return
+    if saga.ended_backward_why or saga.state in SAGA_ENDED:
+        raise _ended(saga)
+    if not saga.closed:
+        saga.closed = True
+        saga.dirty = True
+        unit.entry(saga, "saga.closed")
+    complete_when_done(unit, saga)
+    unit.flush()
+
+
+@storage.transition
+def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
+    """Turn the saga round. Said again while it goes back, it changes nothing.
+
+    Raises NotFound, Forbidden, SagaEnded (completed, or past its pivot: forward only).
+    """
+    unit, saga = _locked(saga_id, bearer)
+    if saga.ended_backward_why:
+        return
+    if saga.state in SAGA_ENDED:
+        raise _ended(saga)
+    if saga.is_past_pivot or _pivot_in_doubt(unit, saga):
+        raise errors.SagaEnded(
+            "The saga's pivot has happened, or may have: it can only go forward. An operator can "
+            "end it at the step that holds it up.",
+            saga=str(saga.id),
+            state=saga.state,
+        )
+    begin(unit, saga, reason or "the agent aborted it")
+    unit.flush()
+
+
+def _pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
+    steps = unit.read_saga_steps(saga)
+    return any(s.tier == Tier.PIVOT and s.state in STEP_IN_DOUBT for s in steps)
+
+
+def _locked(saga_id: UUID, bearer: Bearer) -> tuple[Unit, SagaRow]:
+    if not bearer.is_agent:
+        raise errors.Forbidden("Only the saga's own agent can close or abort it.")
+    unit = Unit(bearer.actor)
+    unit.lock([saga_id])
+    saga = unit.sagas.get(saga_id)
+    if saga is None or saga.agent_id != bearer.agent_id:
+        raise errors.NotFound(f"You have no saga {saga_id}.")
+    return unit, saga
+
+
+def _ended(saga: SagaRow) -> errors.SagaEnded:
+    return errors.SagaEnded(
+        f"The saga {saga.task_id!r} is already {saga.state}.", saga=str(saga.id), state=saga.state
+    )

@@ -1,0 +1,94 @@
+"""An operator's stop and its end. What is in flight finishes and is recorded (rule 5.13)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+
+from ledger import errors, storage
+from ledger.models import Agent, Freeze, Saga
+from ledger.models.fields import ClockTimestamp
+from ledger.services.unit import Unit
+from ledger.states import SagaState
+
+
+@storage.transition
+def freeze(
+    scope: str, value: str, *, reason: str, expires_at: datetime | None = None, actor: str
+) -> Freeze:
+    """Stop everything, one tool, one agent (by name) or one saga (by id).
+
+    Raises InvalidArgs with the faulty field.
+    """
+    if scope not in Freeze.SCOPES:
+        _refuse("scope", f"must be one of {', '.join(Freeze.SCOPES)}")
+    if not reason.strip():
+        _refuse("reason", "must not be empty")
+    if (scope == "all") != (value == ""):
+        _refuse("value", "is needed for every scope but `all`, which takes none")
+    if scope == "agent" and not Agent.objects.filter(name=value).exists():
+        _refuse("value", f"no agent is named {value!r}")
+    if scope == "saga":
+        _pause(value, reason, actor)
+    return Freeze.objects.create(
+        scope=scope, value=value, reason=reason, expires_at=expires_at, created_by=actor
+    )
+
+
+@storage.transition
+def lift(freeze_id: UUID, *, actor: str) -> bool:
+    """End a freeze; False when it was over already. Raises NotFound."""
+    found = Freeze.objects.filter(pk=freeze_id).first()
+    if found is None:
+        raise errors.NotFound(f"There is no freeze {freeze_id}.")
+    ended = Freeze.objects.filter(pk=freeze_id, lifted_at__isnull=True).update(
+        lifted_at=ClockTimestamp(), lifted_by=actor
+    )
+    if ended and found.scope == "saga":
+        _resume(UUID(found.value), actor)
+    if ended:
+        storage.execute("SELECT pg_notify('ledger_outbox', '')")
+    return bool(ended)
+
+
+def active_freezes() -> Any:
+    """Freezes in force now, newest first."""
+    now = ClockTimestamp()
+    return Freeze.objects.filter(
+        Q(expires_at__isnull=True) | Q(expires_at__gt=now), lifted_at__isnull=True
+    ).order_by("-id")
+
+
+def _pause(value: str, reason: str, actor: str) -> None:
+    try:
+        saga_id = UUID(value)
+    except ValueError:
+        _refuse("value", "must be the id of a saga")
+    if not Saga.objects.filter(pk=saga_id).exists():
+        _refuse("value", f"there is no saga {value}")
+    unit = Unit(actor)
+    unit.lock([saga_id])
+    saga = unit.sagas[saga_id]
+    unit.entry(saga, "saga.frozen", reason=reason)
+    if saga.state == SagaState.RUNNING:
+        unit.move_saga(saga, SagaState.PAUSED, "saga.paused", why=reason)
+    unit.flush()
+
+
+def _resume(saga_id: UUID, actor: str) -> None:
+    unit = Unit(actor)
+    unit.lock([saga_id])
+    saga = unit.sagas[saga_id]
+    unit.entry(saga, "saga.thawed")
+    if saga.state == SagaState.PAUSED:
+        unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
+    unit.flush()
+
+
+def _refuse(field: str, why: str) -> None:
+    raise errors.InvalidArgs(
+        f"`{field}` {why}.", errors=[{"path": f"/{field}", "detail": why}]
+    )

@@ -1,0 +1,112 @@
+"""What a decision of people does to a step. Each call joins the gate's own transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from ledger import storage
+from ledger.rows import SagaRow, StepRow
+from ledger.services import forward
+from ledger.services.answering import still_blocks
+from ledger.services.settling import go_on, turn_back
+from ledger.services.unit import Superseded, Unit
+from ledger.states import Direction, SagaState, StepState
+
+
+def release(step_id: UUID, direction: str, *, actor: str, payload: dict[str, Any]) -> None:
+    """A yes: the step may run when its turn comes, and gets its outbox message now.
+
+    Raises Superseded when the step no longer waits for this answer.
+    """
+    unit, saga, step = _locked(step_id, actor)
+    unit.entry(saga, "approval.approved", step, direction=direction, **payload)
+    if direction != Direction.FORWARD:
+        _expect(step, StepState.COMPENSATING)
+        unit.send(step, "run", direction)
+    else:
+        _expect(step, StepState.AWAITING_APPROVAL)
+        if _is_blocked(unit, step):
+            unit.move(step, StepState.WAITING, "step.waiting")
+        else:
+            forward.queue(unit, step, "step.queued")
+    unit.flush()
+
+
+def _is_blocked(unit: Unit, step: StepRow) -> bool:
+    before = storage.row(
+        "SELECT state FROM ledger_step WHERE saga_id = %s AND position < %s "
+        "ORDER BY position DESC LIMIT 1",
+        [step.saga_id, step.position],
+    )
+    return before is not None and still_blocks(before.state)
+
+
+def refuse(
+    step_id: UUID, direction: str, *, why: str, actor: str, payload: dict[str, Any]
+) -> None:
+    """A no, or silence until the end: it does not run. `why` is `rejected` or `expired`.
+
+    A refused undo leaves the effect as residue. Raises Superseded when the step no longer
+    waits for this answer.
+    """
+    unit, saga, step = _locked(step_id, actor)
+    unit.entry(saga, f"approval.{why}", step, direction=direction, **payload)
+    if direction != Direction.FORWARD:
+        _expect(step, StepState.COMPENSATING)
+        step.residue = True
+        unit.move(step, StepState.COMMITTED, "step.residue", why=f"the {direction} was {why}")
+        go_on(unit, saga, step)
+    else:
+        _expect(
+            step,
+            StepState.AWAITING_APPROVAL,
+            StepState.CHANGE_REQUESTED,
+            StepState.WAITING,
+            StepState.QUEUED,
+        )
+        if step.state == StepState.WAITING:
+            unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why="a later no")
+            unit.flush()
+        step.error = {"code": why, "detail": payload.get("reason") or f"the request {why}"}
+        unit.move(step, StepState.REJECTED, "step.rejected", why=why, by=actor)
+        unit.free(step)
+        turn_back(unit, saga, step, f"step {step.step_id} was {why}")
+    unit.flush()
+
+
+def ask_for_change(step_id: UUID, *, text: str, actor: str, payload: dict[str, Any]) -> None:
+    """The agent gets the text and the saga waits for its next version of the step."""
+    unit, saga, step = _locked(step_id, actor)
+    _expect(step, StepState.AWAITING_APPROVAL)
+    unit.entry(saga, "approval.change_requested", step, **payload)
+    step.error = {"code": "change_requested", "detail": text}
+    unit.move(step, StepState.CHANGE_REQUESTED, "step.change_requested", text=text)
+    if saga.state == SagaState.RUNNING:
+        unit.move_saga(saga, SagaState.PAUSED, "saga.paused", why="a change was asked for")
+    unit.flush()
+
+
+@storage.transition
+def journal(
+    saga_id: UUID, kind: str, *, step_id: str = "", actor: str, payload: dict[str, Any]
+) -> None:
+    """One fact that changes no state, such as a click that came too late."""
+    unit = Unit(actor)
+    unit.lock([saga_id])
+    unit.entry(unit.sagas[saga_id], kind, step_id, **payload)
+    unit.flush()
+
+
+def _locked(step_id: UUID, actor: str) -> tuple[Unit, SagaRow, StepRow]:
+    unit = Unit(actor)
+    unit.lock_steps([step_id])
+    step = unit.steps[step_id]
+    return unit, unit.sagas[step.saga_id], step
+
+
+def _expect(step: StepRow, *states: StepState) -> None:
+    if step.state not in states:
+        raise Superseded
+
+

@@ -1,0 +1,117 @@
+"""Opening a saga. The same task opened again is the same saga."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from ledger import errors, keys, storage
+from ledger.bearer import Bearer
+from ledger.models.fields import uuid7
+from ledger.services.preparing import prepare
+from ledger.services.proposals import Opened, Opening
+from ledger.services.proposing import propose_in
+from ledger.services.unit import Unit
+
+INSERT_SAGA = """
+INSERT INTO ledger_saga (
+    id, agent_id, task_id, name, opened_digest, metadata, webhook, state, fence, step_count,
+    retry_budget, retries_used, started_by, ended_backward_why, head_seq, head_hash, created_at,
+    updated_at
+) VALUES (
+    %(id)s, %(agent)s, %(task_id)s, %(name)s, %(digest)s, %(metadata)s::jsonb, %(webhook)s,
+    'running', 0, 0, %(budget)s, 0, %(started_by)s, '', 0, repeat('0', 64), clock_timestamp(),
+    clock_timestamp()
+)
+ON CONFLICT (agent_id, task_id) DO NOTHING
+"""
+
+
+@storage.transition
+def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
+    """Open a saga with its first steps, all or nothing; opened again, the same saga.
+
+    Raises Forbidden, TaskMismatch (other name or steps under this task_id), and whatever
+    `propose` raises for one of the steps.
+    """
+    if not bearer.is_agent:
+        raise errors.Forbidden("Only an agent's token can open sagas.")
+    saga_id = uuid7()
+    digest = keys.fingerprint(keys.canonical(_identity(opening)))
+    if not _insert(saga_id, digest, opening, bearer):
+        return _opened_before(digest, opening, bearer)
+    unit = Unit(bearer.actor)
+    unit.lock([saga_id])
+    saga = unit.sagas[saga_id]
+    unit.entry(
+        saga,
+        "saga.opened",
+        state=saga.state.value,
+        task_id=opening.task_id,
+        name=opening.name,
+        metadata=dict(opening.metadata),
+        agent=bearer.agent_name,
+        digest=digest,
+    )
+    answers = []
+    for proposal in opening.steps:
+        answers.append(propose_in(unit, saga, prepare(saga_id, proposal, bearer=bearer)))
+        unit.flush()
+    unit.flush()
+    return Opened(saga_id, True, tuple(answers))
+
+
+def _insert(saga_id: UUID, digest: str, opening: Opening, bearer: Bearer) -> bool:
+    budget = settings.SAGA_RETRY_BUDGET if opening.retry_budget is None else opening.retry_budget
+    values = {
+        "id": saga_id,
+        "agent": bearer.agent_id,
+        "task_id": opening.task_id,
+        "name": opening.name,
+        "digest": digest,
+        "metadata": json.dumps(opening.metadata),
+        "webhook": opening.webhook,
+        "budget": budget,
+        "started_by": _starter(opening, bearer),
+    }
+    return storage.execute(INSERT_SAGA, values) == 1
+
+
+def _starter(opening: Opening, bearer: Bearer) -> str:
+    """The person for whom the agent works, when it says so; that person may not decide on it.
+
+    Saying it can only take a right away, so the agent's word is enough.
+    """
+    named = opening.metadata.get("started_by")
+    return named[:200] if isinstance(named, str) else bearer.actor
+
+
+def _opened_before(digest: str, opening: Opening, bearer: Bearer) -> Opened:
+    found = storage.row(
+        "SELECT id, opened_digest, name FROM ledger_saga WHERE agent_id = %s AND task_id = %s",
+        [bearer.agent_id, opening.task_id],
+    )
+    if found is None:  # pragma: no cover - its inserter rolled back between our two statements
+        raise errors.StepInFlight("The saga is just being opened; ask again.")
+    if found.opened_digest != digest:
+        raise errors.TaskMismatch(
+            f"The task {opening.task_id!r} was opened before with another name or other steps. "
+            "Open it with exactly those again, or use a new task_id.",
+            saga=str(found.id),
+            recorded_name=found.name,
+        )
+    return Opened(found.id, False)
+
+
+def _identity(opening: Opening) -> dict[str, Any]:
+    """What makes two openings the same: name and steps, not the metadata around them."""
+    return {
+        "name": opening.name,
+        "steps": [
+            {"step_id": step.step_id, "tool": step.tool, "args": step.args}
+            for step in opening.steps
+        ],
+    }

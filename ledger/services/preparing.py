@@ -1,0 +1,143 @@
+"""A proposal after every check that needs no lock: validated, filled, named and digested."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from ledger import errors, keys, storage
+from ledger.bearer import Bearer
+from ledger.services.proposals import Proposal
+from ledger.tools.contract import Tool
+from ledger.tools.installed import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What will be stored. `claim` is the effect key to claim, '' when the tool has none."""
+
+    proposal: Proposal
+    tool: Tool
+    args: dict[str, Any]
+    args_text: str
+    fingerprint: str
+    idempotency_key: str
+    effect_key: str
+    claim: str
+    skeleton: str
+    resource: str
+    alternatives: tuple[dict[str, Any], ...]
+
+    def matches(self, prior: Any) -> bool:
+        """Whether a recorded step is the same step: its tool and its canonical args."""
+        return bool(prior.tool == self.tool.key and prior.fingerprint == self.fingerprint)
+
+    def columns(self) -> dict[str, Any]:
+        """The parameters of `proposing_sql.INSERT_STEP` that the proposal decides."""
+        return {
+            "step_id": self.proposal.step_id,
+            "tool": self.tool.key,
+            "tool_version": self.tool.version,
+            "tool_digest": self.tool.digest,
+            "definition": json.dumps(self.tool.definition),
+            "tier": self.tool.tier,
+            "blast_radius": self.tool.blast_radius,
+            "args_text": self.args_text,
+            "fingerprint": self.fingerprint,
+            "idempotency_key": self.idempotency_key,
+            "effect_key": self.claim,
+            "resource": self.resource,
+            "reason": self.proposal.reason,
+            "repeat_of": self.proposal.repeat_of,
+            "alternatives": json.dumps(self.alternatives),
+        }
+
+
+def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
+    """Check a proposal against its tool. Raises UnknownTool, Forbidden, InvalidArgs."""
+    tool = _tool(proposal.tool, bearer)
+    args = tool.checked_args(proposal.args)
+    args_text = keys.canonical(args)
+    effect_key = tool.effect_key_for(args) or ""
+    claim = _claim(proposal, effect_key)
+    return Prepared(
+        proposal=proposal,
+        tool=tool,
+        args=args,
+        args_text=args_text,
+        fingerprint=keys.fingerprint(args_text),
+        idempotency_key=keys.downstream_key(
+            str(saga_id), proposal.step_id, tool.key, args_text
+        ),
+        effect_key=effect_key,
+        claim=claim,
+        skeleton=keys.skeleton(claim) if claim else "",
+        resource=tool.resource_for(args) or "",
+        alternatives=_alternatives(saga_id, proposal, bearer),
+    )
+
+
+def _tool(key: str, bearer: Bearer) -> Tool:
+    if not bearer.is_agent:
+        raise errors.Forbidden("Only an agent's token can propose steps.")
+    if not bearer.may_use(key):
+        raise errors.Forbidden(
+            f"This token may not use the tool {key!r}. Its patterns are {', '.join(bearer.tools)}."
+        )
+    return registry().get(key)
+
+
+def _claim(proposal: Proposal, effect_key: str) -> str:
+    """The key to claim. A deliberate repeat claims beside the effect that it repeats.
+
+    So a repeat that is asked again finds the first repeat, and not a third effect.
+    """
+    if proposal.repeat_of is None:
+        return effect_key
+    if not proposal.reason.strip():
+        raise errors.InvalidArgs(
+            "repeat_of needs a reason: say in `reason` why a second effect is wanted.",
+            errors=[{"path": "/reason", "detail": "required with repeat_of"}],
+        )
+    first = storage.row("SELECT tool FROM ledger_step WHERE id = %s", [proposal.repeat_of])
+    if first is None or first.tool != proposal.tool:
+        raise errors.InvalidArgs(
+            f"repeat_of names no step of the tool {proposal.tool!r}: give the id of the step whose "
+            "effect is to be made a second time.",
+            errors=[{"path": "/repeat_of", "detail": "no such step of this tool"}],
+        )
+    return f"repeat of {proposal.repeat_of}: {effect_key}"
+
+
+def _alternatives(
+    saga_id: UUID, proposal: Proposal, bearer: Bearer
+) -> tuple[dict[str, Any], ...]:
+    """What may run instead, in order, in the form of `ledger.rows.Variant`."""
+    prepared = []
+    for alternative in proposal.alternatives:
+        tool = _tool(alternative.tool, bearer)
+        args_text = keys.canonical(tool.checked_args(alternative.args))
+        storage.execute(
+            "INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at) "
+            "VALUES (%s, %s, %s, %s::jsonb, clock_timestamp()) ON CONFLICT (digest) DO NOTHING",
+            [tool.digest, tool.key, tool.version, json.dumps(tool.definition)],
+        )
+        prepared.append(
+            {
+                "tool": tool.key,
+                "tool_digest": tool.digest,
+                "tool_version": tool.version,
+                "tier": tool.tier,
+                "blast_radius": tool.blast_radius,
+                "args_text": args_text,
+                "fingerprint": keys.fingerprint(args_text),
+                "idempotency_key": keys.downstream_key(
+                    str(saga_id), proposal.step_id, tool.key, args_text
+                ),
+                "resource": tool.resource_for(json.loads(args_text)) or "",
+                "verdict": "",
+            }
+        )
+    return tuple(prepared)

@@ -1,0 +1,228 @@
+"""Proposing a step: the one place in which an agent's wish becomes a row, or does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+from ledger import errors, storage
+from ledger.bearer import Bearer
+from ledger.gate import Question, Verdict, gate
+from ledger.models.fields import uuid7
+from ledger.rows import SagaRow
+from ledger.services import proposing_sql as sql
+from ledger.services.answering import answer_for, answer_for_effect, still_blocks
+from ledger.services.backward import begin, held
+from ledger.services.preparing import Prepared, prepare
+from ledger.services.proposals import Answer, Proposal
+from ledger.services.revising import revise
+from ledger.services.unit import Unit
+from ledger.states import SAGA_OPEN, Direction, StepState
+
+# How often a proposal looks again after losing an effect key to one that is just being
+# committed. The second look always finds it, unless that one was rolled back meanwhile.
+LOOKS = 5
+
+
+@storage.transition
+def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
+    """Submit one step; asked again it answers from the ledger and runs nothing.
+
+    Raises NotFound, Forbidden, UnknownTool, InvalidArgs, StepMismatch, EffectClaimed,
+    PreviouslyRejected, SagaEnded (design section 4 has the table).
+    """
+    prepared = prepare(saga_id, proposal, bearer=bearer)
+    unit = Unit(bearer.actor)
+    unit.lock([saga_id])
+    saga = unit.sagas.get(saga_id)
+    if saga is None or saga.agent_id != bearer.agent_id:
+        raise errors.NotFound(f"You have no saga {saga_id}.")
+    answer = propose_in(unit, saga, prepared)
+    unit.flush()
+    return answer
+
+
+def propose_in(unit: Unit, saga: SagaRow, prepared: Prepared) -> Answer:
+    """Propose within a locked saga; joins the caller's transaction."""
+    for _ in range(LOOKS):
+        related = _related(saga, prepared)
+        if prior := related.get("same"):
+            if prior.state == StepState.CHANGE_REQUESTED and (
+                prior.fingerprint != prepared.fingerprint
+            ):
+                return revise(unit, saga, prior, prepared)
+            return answer_for(unit, saga, prior, prepared)
+        if holder := related.get("effect"):
+            return answer_for_effect(unit, saga, holder, prepared)
+        _refuse_when_closed(saga, related, prepared)
+        step = uuid7()
+        if _claim_effect(step, prepared):
+            return _insert(unit, saga, step, prepared, related)
+    raise errors.StepInFlight(
+        "Another step that claims the same effect is being submitted; ask again.",
+        headers={"Retry-After": "1"},
+    )
+
+
+def _related(saga: SagaRow, prepared: Prepared) -> dict[str, Any]:
+    """The steps that this proposal may be about, by why they matter."""
+    found = storage.rows(
+        sql.RELATED,
+        {
+            "saga": saga.id,
+            "step_id": prepared.proposal.step_id,
+            "tool": prepared.tool.key,
+            "fingerprint": prepared.fingerprint,
+            "claim": prepared.claim,
+            "skeleton": prepared.skeleton,
+            "position": saga.step_count,
+        },
+    )
+    return {row.why: row for row in found}
+
+
+def _refuse_when_closed(saga: SagaRow, related: dict[str, Any], prepared: Prepared) -> None:
+    if rejected := related.get("rejected"):
+        raise errors.PreviouslyRejected(
+            f"A person rejected exactly this as step {rejected.step_id!r}: "
+            f"{(rejected.error or {}).get('detail', 'no reason given')}. It stays refused in this "
+            "saga until a person reopens it.",
+            step=str(rejected.id),
+        )
+    if saga.closed or saga.state not in SAGA_OPEN or saga.ended_backward_why:
+        raise errors.SagaEnded(
+            f"The saga {saga.task_id!r} is {saga.state} and takes no more steps. Open a saga "
+            "under a new task_id for new work.",
+            saga=str(saga.id),
+            state=saga.state,
+        )
+
+
+def _claim_effect(step: UUID, prepared: Prepared) -> bool:
+    """Claim the effect key for a step about to be inserted; False when another just did."""
+    if not prepared.claim:
+        return True
+    claim = [uuid7(), prepared.claim, prepared.skeleton, step]
+    return storage.execute(sql.CLAIM_EFFECT, claim) == 1
+
+
+def _insert(
+    unit: Unit, saga: SagaRow, step: UUID, prepared: Prepared, related: dict[str, Any]
+) -> Answer:
+    duplicate = related.get("lookalike") or (
+        related.get("twin") if not prepared.claim and prepared.proposal.repeat_of is None else None
+    )
+    verdict = _judge(saga, step, prepared, duplicate)
+    state = _first_state(verdict, related.get("previous"))
+    saga.step_count += 1
+    saga.dirty = True
+    storage.execute(
+        sql.INSERT_STEP,
+        prepared.columns()
+        | {
+            "id": step,
+            "saga": saga.id,
+            "position": saga.step_count,
+            "duplicate_of": duplicate.id if duplicate else None,
+            "verdict": verdict.kind,
+            "rule": verdict.rule,
+            "policy": verdict.policy_digest,
+            "state": state,
+            "error": _denial(verdict) if state == StepState.REJECTED else None,
+        },
+    )
+    unit.entry(
+        saga,
+        "step.proposed",
+        prepared.proposal.step_id,
+        state=state.value,
+        tool=prepared.tool.key,
+        tool_version=prepared.tool.version,
+        tool_digest=prepared.tool.digest,
+        args=prepared.args,
+        args_digest=prepared.fingerprint,
+        idempotency_key=prepared.idempotency_key,
+        effect_key=prepared.claim,
+        reason=prepared.proposal.reason,
+        verdict=verdict.kind,
+        rule=verdict.rule,
+        policy=verdict.policy_digest,
+        **({"duplicate_of": str(duplicate.id)} if duplicate else {}),
+    )
+    _follow_up(unit, saga, step, state, verdict, prepared, duplicate)
+    return Answer("accepted", step)
+
+
+def _follow_up(
+    unit: Unit,
+    saga: SagaRow,
+    step: UUID,
+    state: StepState,
+    verdict: Verdict,
+    prepared: Prepared,
+    duplicate: Any | None,
+) -> None:
+    """What the first state wants: a message, a question to people, or the way back."""
+    if state == StepState.QUEUED:
+        storage.execute(
+            sql.INSERT_MESSAGE,
+            [step, saga.fence, prepared.tool.key, saga.agent, saga.id, prepared.resource],
+        )
+        return
+    if state == StepState.WAITING:
+        return
+    unit.flush()
+    unit.lock_steps([step])
+    row = unit.steps[step]
+    if state == StepState.AWAITING_APPROVAL:
+        why = _must_ask(prepared, duplicate)
+        gate().open(held(saga, row, Direction.FORWARD, why=why), verdict)
+        unit.entry(saga, "approval.requested", row, rule=verdict.rule, why=why)
+    elif not saga.is_past_pivot:
+        begin(unit, saga, f"the policy denies step {row.step_id}", cause=row.step_id)
+
+
+def _judge(saga: SagaRow, step: UUID, prepared: Prepared, duplicate: Any | None) -> Verdict:
+    tool = prepared.tool
+    return gate().judge(
+        Question(
+            direction=Direction.FORWARD,
+            tool=tool.key,
+            tool_version=tool.version,
+            tier=tool.tier,
+            blast_radius=tool.blast_radius,
+            args=prepared.args,
+            agent=saga.agent,
+            saga=saga.view(),
+            step={
+                "id": str(step),
+                "step_id": prepared.proposal.step_id,
+                "position": saga.step_count + 1,
+            },
+            must_ask=_must_ask(prepared, duplicate),
+        )
+    )
+
+
+def _must_ask(prepared: Prepared, duplicate: Any | None) -> str:
+    if duplicate is not None:
+        return f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state})."
+    if prepared.proposal.repeat_of is not None:
+        return f"The agent says that it repeats step {prepared.proposal.repeat_of} on purpose."
+    return ""
+
+
+def _first_state(verdict: Verdict, previous: Any | None) -> StepState:
+    if verdict.kind == "deny":
+        return StepState.REJECTED
+    if verdict.kind == "ask":
+        return StepState.AWAITING_APPROVAL
+    blocked = previous is not None and still_blocks(previous.state)
+    return StepState.WAITING if blocked else StepState.QUEUED
+
+
+def _denial(verdict: Verdict) -> str:
+    return json.dumps(
+        {"code": "denied", "detail": f"The rule {verdict.rule!r} of the policy denies it."}
+    )

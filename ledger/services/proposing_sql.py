@@ -1,0 +1,68 @@
+"""The statements of a proposal."""
+
+_COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args_text, s.error,
+    s.position"""
+
+# Every step that this proposal may be about, in one look: the same step, the holder of its
+# effect, one whose effect key only looks the same, a twin, one that a person rejected, and
+# the step before it.
+RELATED = f"""
+SELECT 'same' AS why, {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s AND s.step_id = %(step_id)s
+UNION ALL
+SELECT 'effect', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
+    WHERE %(claim)s <> '' AND c.key = %(claim)s AND c.released_at IS NULL
+UNION ALL
+(SELECT 'lookalike', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
+    WHERE %(claim)s <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s
+        AND c.released_at IS NULL LIMIT 1)
+UNION ALL
+(SELECT 'twin', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
+        AND s.step_id <> %(step_id)s
+        AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+    ORDER BY s.position LIMIT 1)
+UNION ALL
+(SELECT 'rejected', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
+        AND s.state = 'rejected' AND s.error ->> 'code' = 'rejected'
+    ORDER BY s.position DESC LIMIT 1)
+UNION ALL
+SELECT 'previous', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s AND s.position = %(position)s
+"""  # noqa: S608 - the columns are ours
+
+# Waits for a claim that is being committed right now, and then inserts nothing.
+CLAIM_EFFECT = """
+INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)
+VALUES (%s, %s, %s, %s, clock_timestamp())
+ON CONFLICT (key) WHERE released_at IS NULL DO NOTHING
+"""
+
+INSERT_STEP = """
+WITH version AS (
+    INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at)
+    VALUES (%(tool_digest)s, %(tool)s, %(tool_version)s, %(definition)s::jsonb, clock_timestamp())
+    ON CONFLICT (digest) DO NOTHING
+)
+INSERT INTO ledger_step (
+    id, saga_id, step_id, position, revision, tool, tool_version_id, tier, blast_radius,
+    args_text, args, fingerprint, idempotency_key, effect_key, resource, reason, repeat_of_id,
+    duplicate_of_id, alternatives, alternative, verdict, verdict_rule, policy_digest, held_why,
+    confirmed_tool, state, fence, attempts, reclaims, error, residue, created_at, finished_at
+) VALUES (
+    %(id)s, %(saga)s, %(step_id)s, %(position)s, 1, %(tool)s, %(tool_digest)s, %(tier)s,
+    %(blast_radius)s, %(args_text)s, %(args_text)s::jsonb, %(fingerprint)s, %(idempotency_key)s,
+    %(effect_key)s, %(resource)s, %(reason)s, %(repeat_of)s, %(duplicate_of)s,
+    %(alternatives)s::jsonb, 0, %(verdict)s, %(rule)s, %(policy)s, '', '', %(state)s, 0, 0, 0,
+    %(error)s::jsonb, false, clock_timestamp(),
+    CASE WHEN %(state)s = 'rejected' THEN clock_timestamp() END
+)
+"""
+
+INSERT_MESSAGE = """
+INSERT INTO ledger_outboxmessage (
+    step_id, kind, direction, saga_fence, tool, agent, saga_id, resource, round, negatives,
+    due_at, created_at, parked_why
+) VALUES (%s, 'run', 'forward', %s, %s, %s, %s, %s, 0, 0, clock_timestamp(), clock_timestamp(), '')
+"""

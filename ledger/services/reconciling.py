@@ -1,0 +1,93 @@
+"""In doubt: how it will be found out. Never by running it blindly again (design rule 5.8)."""
+
+from __future__ import annotations
+
+from ledger import storage
+from ledger.rows import SagaRow, StepRow
+from ledger.services.unit import Unit
+from ledger.states import Direction, SagaState, StepState
+from ledger.tools.contract import Tool
+
+# The first look comes soon: most targets know at once, and a person may be waiting.
+FIRST_LOOK_S = 0.2
+# Inconclusive looks before a person is asked; with the backoff below that is about 4 minutes.
+LOOKS = 10
+LOOK_CAP_S = 60.0
+# Leases that may run out under one step before a person is asked (cases C10, C17).
+RECLAIMS = 5
+
+
+def plan(
+    unit: Unit,
+    saga: SagaRow,
+    step: StepRow,
+    direction: Direction,
+    *,
+    tool: Tool | None,
+    round_no: int,
+) -> None:
+    """Choose how to find out: look, send again under the same key, or ask an operator."""
+    if tool is not None and step.reclaims < RECLAIMS:
+        if tool.can_probe(direction):
+            unit.send(step, "probe", direction, delay_s=FIRST_LOOK_S)
+            return
+        if may_send_again(step, direction, tool) and _try_left(saga, direction, tool, round_no):
+            send_again(unit, saga, step, direction, round_no)
+            return
+    hold_for_operator(unit, saga, step, _question(step, direction))
+
+
+def _try_left(saga: SagaRow, direction: Direction, tool: Tool, round_no: int) -> bool:
+    return round_no < tool.retries and (direction != Direction.FORWARD or saga.has_budget)
+
+
+def may_send_again(step: StepRow, direction: Direction, tool: Tool) -> bool:
+    """Whether the target itself still dedupes the key of the first intent."""
+    if not tool.downstream_idempotent:
+        return False
+    found = storage.row(
+        "SELECT min(started_at) > clock_timestamp() - %s * interval '1 second' AS fresh "
+        "FROM ledger_attempt WHERE step_id = %s AND direction = %s AND alternative = %s",
+        [tool.idempotent_for_s, step.id, direction, step.alternative],
+    )
+    return bool(found and found.fresh)
+
+
+def send_again(
+    unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, round_no: int
+) -> None:
+    """Run again under the same key: the target answers with the first effect."""
+    if direction == Direction.FORWARD:
+        saga.retries_used += 1
+        saga.dirty = True
+        unit.move(step, StepState.QUEUED, "step.sent_again", why="the target dedupes on our key")
+    else:
+        unit.entry(saga, "attempt.sent_again", step, direction=direction)
+    unit.send(step, "run", direction, delay_s=1.0, round_no=round_no + 1)
+
+
+def hold_for_operator(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
+    """Only a person can go on from here; the saga says so until one does."""
+    step.held_why = why
+    step.dirty = True
+    if saga.state != SagaState.STUCK:
+        unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=why)
+
+
+def _question(step: StepRow, direction: Direction) -> str:
+    what = {
+        Direction.FORWARD: "the effect",
+        Direction.COMPENSATE: "the undo",
+        Direction.CORRECT: "the correction",
+    }[direction]
+    return (
+        f"Nobody knows whether {what} of {step.variant.tool} happened, and it cannot be looked "
+        "up. Check at the target, then answer: it happened, it did not, or end the saga."
+    )
+
+
+def is_in_doubt(step: StepRow) -> bool:
+    """Whether a person may answer for this step."""
+    if step.state in {StepState.UNKNOWN, StepState.STUCK}:
+        return not step.residue
+    return step.state == StepState.COMPENSATING and bool(step.held_why)

@@ -1,0 +1,138 @@
+"""Writing down what calls came to, many at once, each under its own token and fence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from ledger import keys, storage
+from ledger.outcomes import Outcome, Sighting
+from ledger.services.claiming import Assignment
+from ledger.services.looking import weigh
+from ledger.services.settling import end_attempt, settle, told
+from ledger.services.unit import Unit
+from ledger.states import Direction, StepState
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One call that has come back."""
+
+    assignment: Assignment
+    outcome: Outcome | Sighting
+
+
+@storage.transition
+def record(shift: UUID, finished: Sequence[Finished]) -> bool:
+    """Write outcomes and sightings; True when they left something that can run now.
+
+    An answer whose token is no longer current changes no state: it becomes evidence.
+    Written again after a COMMIT whose answer was lost, it changes nothing.
+    """
+    unit = Unit(f"worker:{shift}")
+    unit.lock(found.assignment.saga for found in finished)
+    unit.read_steps([found.assignment.step for found in finished])
+    attempts = _attempts(finished)
+    looks = _looks(finished)
+    for found in finished:
+        assignment = found.assignment
+        if assignment.attempt is None:
+            if assignment.message in looks:
+                _record_look(unit, found)
+        else:
+            _record_attempt(unit, found, attempts[assignment.attempt])
+    unit.flush()
+    return unit.has_sent
+
+
+def _attempts(finished: Sequence[Finished]) -> dict[UUID, Any]:
+    ids = [found.assignment.attempt for found in finished if found.assignment.attempt]
+    if not ids:
+        return {}
+    found = storage.rows(
+        "SELECT id, token, fence, state, late, outcome FROM ledger_attempt WHERE id = ANY(%s)",
+        [ids],
+    )
+    return {row.id: row for row in found}
+
+
+def _looks(finished: Sequence[Finished]) -> set[int]:
+    """The looks that are still this worker's; taken off the outbox for good."""
+    ids = [found.assignment.message for found in finished if found.assignment.attempt is None]
+    if not ids:
+        return set()
+    ended = storage.rows(
+        "UPDATE ledger_outboxmessage SET lease_until = NULL "
+        "WHERE id = ANY(%s) AND lease_until > clock_timestamp() RETURNING id",
+        [ids],
+    )
+    return {row.id for row in ended}
+
+
+def _record_look(unit: Unit, found: Finished) -> None:
+    assignment = found.assignment
+    step = unit.steps[assignment.step]
+    forward = assignment.direction == Direction.FORWARD
+    if step.state != (StepState.UNKNOWN if forward else StepState.COMPENSATING):
+        return
+    weigh(
+        unit,
+        unit.sagas[assignment.saga],
+        step,
+        assignment.direction,
+        found.outcome,  # type: ignore[arg-type]
+        tool=assignment.tool,
+        round_no=assignment.round,
+        negatives=assignment.negatives,
+    )
+
+
+def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
+    assignment = found.assignment
+    step = unit.steps[assignment.step]
+    outcome: Outcome = found.outcome  # type: ignore[assignment]
+    if attempt.state != "started" or attempt.token != assignment.token:
+        _record_late(unit, found, attempt, outcome)
+        return
+    end_attempt(unit, attempt.id, outcome)
+    forward = assignment.direction == Direction.FORWARD
+    if step.state != (StepState.EXECUTING if forward else StepState.COMPENSATING):
+        # Settled by other evidence while this call was out: the fact is kept, the state stays.
+        _record_late(unit, found, attempt, outcome)
+        return
+    settle(
+        unit,
+        unit.sagas[assignment.saga],
+        step,
+        assignment.direction,
+        outcome,
+        tool=assignment.tool,
+        round_no=assignment.round,
+    )
+
+
+def _record_late(unit: Unit, found: Finished, attempt: Any, outcome: Outcome) -> None:
+    """Too late to change a state, never too late to be known (design rule 5.5)."""
+    evidence = json.loads(keys.storable(told(outcome))[0])
+    if attempt.outcome == evidence or attempt.late == evidence:
+        return
+    assignment = found.assignment
+    step = unit.steps[assignment.step]
+    storage.execute(
+        "UPDATE ledger_attempt SET late = %s::jsonb WHERE id = %s",
+        [json.dumps(evidence), attempt.id],
+    )
+    unit.entry(
+        unit.sagas[assignment.saga],
+        "attempt.late",
+        step,
+        direction=assignment.direction,
+        fence=attempt.fence,
+        **evidence,
+    )
+    forward = assignment.direction == Direction.FORWARD
+    if step.state == (StepState.UNKNOWN if forward else StepState.COMPENSATING):
+        unit.send(step, "probe", assignment.direction)

@@ -1,0 +1,63 @@
+"""The agent's next version of a step that a person asked to change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledger import errors, storage
+from ledger.gate import Question, gate
+from ledger.rows import SagaRow
+from ledger.services import revising_sql as sql
+from ledger.services.backward import held
+from ledger.services.preparing import Prepared
+from ledger.services.proposals import Answer
+from ledger.services.unit import Superseded, Unit
+from ledger.states import Direction, SagaState, StepState
+
+
+def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
+    """Replace what the step will do under a new digest, and put it to the gate again.
+
+    The effect and the tool stay what they were: another effect is another step.
+    Raises StepMismatch.
+    """
+    if prior.tool != prepared.tool.key:
+        raise errors.StepMismatch(
+            f"A new version of step {prior.step_id!r} must use the same tool, {prior.tool!r}."
+        )
+    columns = prepared.columns() | {"id": prior.id}
+    if storage.execute(sql.REVISE_STEP, columns) != 1:
+        raise Superseded
+    unit.lock_steps([prior.id])
+    step = unit.steps[prior.id]
+    verdict = gate().judge(
+        Question(
+            direction=Direction.FORWARD,
+            tool=prepared.tool.key,
+            tool_version=prepared.tool.version,
+            tier=prepared.tool.tier,
+            blast_radius=prepared.tool.blast_radius,
+            args=prepared.args,
+            agent=saga.agent,
+            saga=saga.view(),
+            step=step.view(),
+            must_ask="A person asked for this change.",
+        )
+    )
+    unit.move(
+        step,
+        StepState.AWAITING_APPROVAL,
+        "step.revised",
+        revision=step.revision,
+        args=prepared.args,
+        args_digest=prepared.fingerprint,
+        idempotency_key=prepared.idempotency_key,
+        rule=verdict.rule,
+    )
+    if saga.state == SagaState.PAUSED:
+        unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
+    unit.flush()
+    gate().open(held(saga, step, Direction.FORWARD, why="A person asked for this change."), verdict)
+    return Answer("accepted", step.id)
+
+

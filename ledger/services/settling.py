@@ -1,0 +1,319 @@
+"""What becomes of a step once it is known what its call came to. Rows only, no calls."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+from ledger import backoff, keys, storage
+from ledger.gate import Question, gate
+from ledger.outcomes import Done, Failed, Outcome, Unknown
+from ledger.rows import SagaRow, StepRow
+from ledger.rulings import (
+    Circumstances,
+    Commit,
+    Fail,
+    FindOut,
+    GetStuck,
+    Ruling,
+    TakeAlternative,
+    TryAgain,
+    rule_backward,
+    rule_forward,
+)
+from ledger.services import forward
+from ledger.services.backward import advance, begin, held
+from ledger.services.reconciling import hold_for_operator, plan
+from ledger.services.unit import Unit
+from ledger.states import Direction, RecordState, SagaState, StepState, Tier
+from ledger.tools.contract import Tool
+
+# SystemRandom's spread is not needed; jitter only has to differ between workers.
+_DICE = random.Random()  # noqa: S311
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as the ledger keeps it."""
+    match outcome:
+        case Done(result):
+            return {"outcome": "done", "result": result}
+        case Failed(error, retryable):
+            return {"outcome": "failed", "error": error, "retryable": retryable}
+        case Unknown(reason):
+            return {"outcome": "unknown", "reason": reason}
+
+
+def end_attempt(unit: Unit, attempt: UUID, outcome: Outcome) -> None:
+    """Write the attempt's end and that of the record of its key."""
+    state, record = {
+        Done: ("done", RecordState.EXECUTED),
+        Failed: ("failed", RecordState.FAILED),
+        Unknown: ("unknown", RecordState.PENDING),
+    }[type(outcome)]
+    unit.end_attempt(attempt, state, record, told(outcome))
+
+
+def settle(
+    unit: Unit,
+    saga: SagaRow,
+    step: StepRow,
+    direction: Direction,
+    outcome: Outcome,
+    *,
+    tool: Tool | None,
+    round_no: int,
+    how: str = "attempt",
+) -> None:
+    """Apply an outcome to a step in flight, in doubt, or being undone."""
+    tries_left = tool is None or round_no < tool.retries
+    if direction == Direction.FORWARD:
+        ruling = rule_forward(
+            outcome,
+            Circumstances(
+                tries_left=tries_left,
+                budget_left=saga.has_budget,
+                past_pivot=saga.is_past_pivot,
+                has_alternative=step.alternative < len(step.alternatives),
+                saga_goes_back=bool(saga.ended_backward_why),
+            ),
+        )
+        _apply_forward(unit, saga, step, ruling, outcome, tool=tool, round_no=round_no, how=how)
+    else:
+        ruling = rule_backward(outcome, tries_left=tries_left)
+        _apply_backward(
+            unit, saga, step, direction, ruling, outcome, tool=tool, round_no=round_no, how=how
+        )
+
+
+def _apply_forward(
+    unit: Unit,
+    saga: SagaRow,
+    step: StepRow,
+    ruling: Ruling,
+    outcome: Outcome,
+    *,
+    tool: Tool | None,
+    round_no: int,
+    how: str,
+) -> None:
+    match ruling:
+        case Commit():
+            assert isinstance(outcome, Done)
+            commit(unit, saga, step, outcome.result, how=how)
+        case FindOut(reason):
+            step.error = {"code": "unknown", "detail": reason}
+            unit.move(step, StepState.UNKNOWN, "step.unknown", reason=reason)
+            plan(unit, saga, step, Direction.FORWARD, tool=tool, round_no=round_no)
+        case TryAgain(error, retry_after_s):
+            _try_again(unit, saga, step, error, retry_after_s, round_no, how)
+        case TakeAlternative(error):
+            _take_alternative(unit, saga, step, error)
+        case Fail(error):
+            fail(unit, saga, step, error)
+        case GetStuck(error):
+            step.error = {"code": "failed", "detail": error}
+            unit.move(step, StepState.STUCK, "step.stuck", error=error)
+            unit.free(step)
+            _stick(unit, saga, step, error)
+
+
+def commit(unit: Unit, saga: SagaRow, step: StepRow, result: Any, *, how: str) -> None:
+    """Record the effect, and start what was waiting for it."""
+    step.result_text = keys.storable(result)[0]
+    step.error = None
+    step.held_why = ""
+    variant = step.variant
+    step.executed_seq = unit.move(
+        step,
+        StepState.COMMITTED,
+        "step.committed",
+        result=result,
+        how=how,
+        tool=variant.tool,
+        idempotency_key=variant.idempotency_key,
+    )
+    unit.free(step)
+    if variant.tier == Tier.PIVOT and saga.pivot_position is None:
+        saga.pivot_position = step.position
+        saga.dirty = True
+    go_on(unit, saga, step)
+
+
+def go_on(unit: Unit, saga: SagaRow, step: StepRow) -> None:
+    """The saga's next move after a step has come to rest."""
+    if saga.state == SagaState.STUCK:
+        forward.unstick(unit, saga, f"step {step.step_id} is resolved")
+    if saga.ended_backward_why:
+        advance(unit, saga)
+    else:
+        forward.start_next(unit, saga, step)
+
+
+def fail(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
+    """It certainly did not happen and is not tried again: before the pivot the saga turns back."""
+    step.error = {"code": "failed", "detail": error}
+    step.held_why = ""
+    unit.move(step, StepState.FAILED, "step.failed", error=error)
+    unit.free(step)
+    turn_back(unit, saga, step, f"step {step.step_id} failed: {error}")
+
+
+def turn_back(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
+    """After a step that will not happen: back before the pivot, on after it."""
+    if saga.ended_backward_why or saga.is_past_pivot:
+        go_on(unit, saga, step)
+    else:
+        begin(unit, saga, why, cause=step.step_id)
+
+
+def _try_again(
+    unit: Unit,
+    saga: SagaRow,
+    step: StepRow,
+    error: str,
+    retry_after_s: float | None,
+    round_no: int,
+    how: str,
+) -> None:
+    step.error = {"code": "retrying", "detail": error}
+    unit.free(step)
+    if how == "probe" and step.variant.verdict == "ask":
+        ask_again(unit, saga, step, "The approved run did not happen; a yes counts for one run.")
+        return
+    saga.retries_used += 1
+    saga.dirty = True
+    delay = backoff.delay_s(round_no + 1, rng=_DICE, retry_after_s=retry_after_s)
+    unit.move(
+        step, StepState.QUEUED, "step.retrying", error=error, attempt=round_no + 1, delay_s=delay
+    )
+    unit.send(step, "run", Direction.FORWARD, delay_s=delay, round_no=round_no + 1)
+
+
+def ask_again(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
+    """Put a forward run to people anew."""
+    variant = step.variant
+    verdict = gate().judge(
+        Question(
+            direction=Direction.FORWARD,
+            tool=variant.tool,
+            tool_version=variant.tool_version,
+            tier=variant.tier,
+            blast_radius=variant.blast_radius,
+            args=variant.args,
+            agent=saga.agent,
+            saga=saga.view(),
+            step=step.view(),
+            must_ask=why,
+        )
+    )
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
+    unit.flush()
+    gate().open(held(saga, step, Direction.FORWARD, why=why), verdict)
+    unit.entry(saga, "approval.requested", step, rule=verdict.rule, why=why)
+
+
+def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
+    """The one before is resolved as not applied; what runs instead is judged like any step."""
+    unit.free(step)
+    step.alternative += 1
+    step.error = {"code": "alternative", "detail": error}
+    variant = step.variant
+    verdict = gate().judge(
+        Question(
+            direction=Direction.FORWARD,
+            tool=variant.tool,
+            tool_version=variant.tool_version,
+            tier=variant.tier,
+            blast_radius=variant.blast_radius,
+            args=variant.args,
+            agent=saga.agent,
+            saga=saga.view(),
+            step=step.view(),
+        )
+    )
+    step.alternatives[step.alternative - 1]["verdict"] = verdict.kind
+    facts = {
+        "error": error,
+        "alternative": step.alternative,
+        "tool": variant.tool,
+        "args_digest": variant.fingerprint,
+    }
+    if verdict.kind == "allow":
+        unit.move(step, StepState.QUEUED, "step.alternative", **facts)
+        unit.send(step, "run", Direction.FORWARD)
+        return
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
+    unit.flush()
+    gate().open(held(saga, step, Direction.FORWARD, why="An alternative is next."), verdict)
+    unit.entry(saga, "approval.requested", step, rule=verdict.rule)
+
+
+def _apply_backward(
+    unit: Unit,
+    saga: SagaRow,
+    step: StepRow,
+    direction: Direction,
+    ruling: Ruling,
+    outcome: Outcome,
+    *,
+    tool: Tool | None,
+    round_no: int,
+    how: str,
+) -> None:
+    match ruling:
+        case Commit():
+            assert isinstance(outcome, Done)
+            undone(unit, saga, step, direction, outcome.result, how=how)
+        case FindOut(reason):
+            step.error = {"code": "unknown", "detail": reason}
+            step.dirty = True
+            unit.entry(saga, "attempt.unknown", step, direction=direction, reason=reason)
+            plan(unit, saga, step, direction, tool=tool, round_no=round_no)
+        case TryAgain(error, retry_after_s):
+            unit.free(step)
+            step.error = {"code": "retrying", "detail": error}
+            step.dirty = True
+            delay = backoff.delay_s(round_no + 1, rng=_DICE, retry_after_s=retry_after_s)
+            unit.entry(
+                saga,
+                "attempt.failed",
+                step,
+                direction=direction,
+                error=error,
+                attempt=round_no + 1,
+                delay_s=delay,
+            )
+            unit.send(step, "run", direction, delay_s=delay, round_no=round_no + 1)
+        case GetStuck(error) | Fail(error) | TakeAlternative(error):
+            unit.free(step)
+            step.error = {"code": "undo_failed", "detail": error}
+            unit.move(step, StepState.STUCK, "step.stuck", direction=direction, error=error)
+            _stick(unit, saga, step, error)
+
+
+def undone(
+    unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, result: Any, *, how: str
+) -> None:
+    """Record that an effect was undone, or corrected, and undo the one before it."""
+    corrected = direction == Direction.CORRECT
+    state = StepState.CORRECTED if corrected else StepState.COMPENSATED
+    step.error = None
+    step.held_why = ""
+    unit.move(step, state, f"step.{state.value}", result=result, how=how)
+    unit.free(step)
+    go_on(unit, saga, step)
+
+
+def _stick(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
+    hold_for_operator(unit, saga, step, f"Its tries are used up: {why}")
+
+
+def settle_attempts_in_doubt(step: UUID, direction: str, record: RecordState) -> None:
+    """Close the records that doubt had left pending, once it is known what happened."""
+    storage.execute(
+        "UPDATE ledger_idempotencyrecord SET state = %s, lease_until = NULL, "
+        "updated_at = clock_timestamp() WHERE step_id = %s AND direction = %s "
+        "AND state = 'pending'",
+        [record, step, direction],
+    )

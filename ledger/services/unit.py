@@ -1,0 +1,257 @@
+"""One transition: sagas locked, rows read, facts and states written together.
+
+A service opens a `Unit` inside its transaction, locks the sagas that it will change, moves
+steps and sagas, and flushes once. `move` and `move_saga` are the only way to change a state,
+and each writes the entry that tells of it: the database refuses a commit in which state and
+last entry differ (ledger/walls.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from ledger import keys, storage
+from ledger.rows import SAGA_COLUMNS, STEP_COLUMNS, SagaRow, StepRow
+from ledger.services import unit_sql as sql
+from ledger.states import (
+    SAGA_ENDED,
+    STEP_FINISHED,
+    STEP_WITHOUT_EFFECT,
+    RecordState,
+    SagaState,
+    StepState,
+)
+
+
+class Superseded(Exception):
+    """Somebody else changed this row first. A normal answer: do nothing."""
+
+
+class Unit:
+    """Collects what one transition changes. `actor` is who every entry names."""
+
+    def __init__(self, actor: str) -> None:
+        self.actor = actor
+        self.sagas: dict[UUID, SagaRow] = {}
+        self.steps: dict[UUID, StepRow] = {}
+        self._entries: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
+        self._endings: list[dict[str, Any]] = []
+        self._freed: list[str] = []
+        self._unclaimed: list[str] = []
+        self.has_sent = False
+
+    # -- reading, under the lock ------------------------------------------------------
+
+    def lock(self, saga_ids: Iterable[UUID]) -> None:
+        """Lock sagas in the order of their ids, so that two units never wait in a circle."""
+        wanted = sorted({*saga_ids} - self.sagas.keys())
+        if not wanted:
+            return
+        statement = (
+            f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
+            "WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
+        )
+        for found in storage.rows(statement, [wanted]):
+            self.sagas[found.id] = SagaRow(**found._asdict())
+
+    def lock_steps(self, step_ids: Sequence[UUID]) -> None:
+        """Lock the sagas of these steps, then read the steps as they are under the lock."""
+        found = storage.rows(
+            "SELECT DISTINCT saga_id FROM ledger_step WHERE id = ANY(%s)", [list(step_ids)]
+        )
+        self.lock(row.saga_id for row in found)
+        self.read_steps(step_ids)
+
+    def read_steps(self, step_ids: Sequence[UUID]) -> None:
+        """Read steps whose sagas are locked already."""
+        self._read("s.id = ANY(%s)", [list(step_ids)])
+
+    def read_saga_steps(self, saga: SagaRow) -> list[StepRow]:
+        """Every step of a locked saga, in the order of their positions."""
+        self._read("s.saga_id = %s", [saga.id])
+        mine = [step for step in self.steps.values() if step.saga_id == saga.id]
+        return sorted(mine, key=lambda step: step.position)
+
+    def read_after(self, step: StepRow) -> StepRow | None:
+        """The step after this one in its saga, if there is one."""
+        if self.sagas[step.saga_id].step_count <= step.position:
+            return None
+        self._read("s.saga_id = %s AND s.position = %s", [step.saga_id, step.position + 1])
+        return next(
+            (
+                other
+                for other in self.steps.values()
+                if other.saga_id == step.saga_id and other.position == step.position + 1
+            ),
+            None,
+        )
+
+    def _read(self, where: str, params: list[Any]) -> None:
+        statement = (
+            f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - `where` is ours
+            f"JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {where}"
+        )
+        for found in storage.rows(statement, params):
+            if found.id not in self.steps:
+                self.steps[found.id] = StepRow(**found._asdict())
+
+    # -- facts and states -------------------------------------------------------------
+
+    def entry(
+        self, saga: SagaRow, kind: str, step: StepRow | str = "", *, actor: str = "", **payload: Any
+    ) -> int:
+        """Add a fact; its number within the saga. `payload` holds JSON values only."""
+        saga.head_seq += 1
+        self._entries.append(
+            {
+                "saga_id": str(saga.id),
+                "kind": kind,
+                "step_id": step.step_id if isinstance(step, StepRow) else step,
+                "actor": actor or self.actor,
+                "payload": keys.storable(payload)[0],
+            }
+        )
+        return saga.head_seq
+
+    def move(self, step: StepRow, state: StepState, kind: str, **payload: Any) -> int:
+        """Change a step's state and tell of it; the number of the entry."""
+        step.state = state
+        step.dirty = True
+        if state in STEP_WITHOUT_EFFECT:
+            if step.effect_key:
+                self._unclaimed.append(str(step.id))
+        return self.entry(self.sagas[step.saga_id], kind, step, state=state.value, **payload)
+
+    def move_saga(self, saga: SagaRow, state: SagaState, kind: str, **payload: Any) -> None:
+        """Change a saga's state and tell of it."""
+        saga.state = state
+        saga.dirty = True
+        self.entry(saga, kind, state=state.value, **payload)
+
+    def send(
+        self,
+        step: StepRow,
+        kind: str,
+        direction: str,
+        *,
+        delay_s: float = 0.0,
+        round_no: int = 0,
+        negatives: int = 0,
+    ) -> None:
+        """Want an attempt, or a look, `delay_s` seconds from now."""
+        self.has_sent = True
+        saga = self.sagas[step.saga_id]
+        variant = step.variant
+        self._messages.append(
+            {
+                "step_id": str(step.id),
+                "kind": kind,
+                "direction": direction,
+                "saga_fence": saga.fence,
+                "tool": variant.tool,
+                "agent": saga.agent,
+                "saga_id": str(saga.id),
+                "resource": variant.resource,
+                "round": round_no,
+                "negatives": negatives,
+                "delay_s": delay_s,
+            }
+        )
+
+    def free(self, step: StepRow) -> None:
+        """Give the step's resource back."""
+        if step.variant.resource:
+            self._freed.append(str(step.id))
+
+    def end_attempt(
+        self, attempt_id: UUID, state: str, record: RecordState, outcome: dict[str, Any]
+    ) -> None:
+        """End an attempt and the idempotency record of its key; `outcome` as `told` gives it."""
+        self._endings.append(
+            {
+                "id": str(attempt_id),
+                "state": state,
+                "record": record.value,
+                "outcome": keys.storable(outcome)[0],
+            }
+        )
+
+    # -- writing ----------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write everything in a fixed number of statements. Raises Superseded."""
+        if self._entries:
+            storage.execute(sql.INSERT_ENTRIES, [_json(self._entries)])
+        steps = [_step_change(step) for step in self.steps.values() if step.dirty]
+        if steps and storage.execute(sql.UPDATE_STEPS, [_json(steps)]) != len(steps):
+            raise Superseded
+        sagas = [_saga_change(saga) for saga in self.sagas.values() if saga.dirty]
+        if sagas and storage.execute(sql.UPDATE_SAGAS, [_json(sagas)]) != len(sagas):
+            raise Superseded
+        if self._endings:
+            storage.execute(sql.END_ATTEMPTS, [_json(self._endings)])
+        if self._unclaimed:
+            storage.execute(sql.RELEASE_CLAIMS, [self._unclaimed])
+        if self._freed:
+            storage.execute(sql.RELEASE_HOLDS, [self._freed])
+        if self._messages:
+            storage.execute(sql.INSERT_MESSAGES, [_json(self._messages)])
+        self._written()
+
+    def _written(self) -> None:
+        for row in (*self.steps.values(), *self.sagas.values()):
+            row.was = row.state  # type: ignore[assignment]
+            row.dirty = False
+        for step in self.steps.values():
+            step.fence_was = step.fence
+        for pending in (
+            self._entries,
+            self._messages,
+            self._endings,
+            self._freed,
+            self._unclaimed,
+        ):
+            pending.clear()
+
+
+def _json(rows: Sequence[dict[str, Any]]) -> str:
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+
+
+def _step_change(step: StepRow) -> dict[str, Any]:
+    return {
+        "id": str(step.id),
+        "was": step.was,
+        "fence_was": step.fence_was,
+        "state": step.state,
+        "fence": step.fence,
+        "attempts": step.attempts,
+        "reclaims": step.reclaims,
+        "alternative": step.alternative,
+        "held_why": step.held_why,
+        "confirmed_tool": step.confirmed_tool,
+        "result_text": step.result_text,
+        "error": step.error,
+        "residue": step.residue,
+        "executed_seq": step.executed_seq,
+        "finished": step.state in STEP_FINISHED,
+    }
+
+
+def _saga_change(saga: SagaRow) -> dict[str, Any]:
+    return {
+        "id": str(saga.id),
+        "was": saga.was,
+        "state": saga.state,
+        "fence": saga.fence,
+        "step_count": saga.step_count,
+        "retries_used": saga.retries_used,
+        "pivot_position": saga.pivot_position,
+        "closed": saga.closed,
+        "ended_backward_why": saga.ended_backward_why,
+        "ended": saga.state in SAGA_ENDED,
+    }

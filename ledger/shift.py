@@ -1,0 +1,172 @@
+"""A worker's shift: drain the outbox, side by side, for as long as there is work.
+
+One thread talks to the database; the others only call tools. The loop wakes on NOTIFY or
+on a call that came back, and polls as a safety net (design rules 5.3 and 5.4).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import select
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+import psycopg
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+
+from ledger.outcomes import Failed, Outcome, Sighting
+from ledger.services import shifts
+from ledger.services.claiming import Assignment, claim
+from ledger.services.recording import Finished, record
+from ledger.listening import drain, listen
+
+logger = logging.getLogger(__name__)
+
+# Retries and looks fall due without a NOTIFY; a quarter second late is not late for them.
+POLL_S = 0.25
+# Reconnecting to Postgres: often enough to be back within a second of its return.
+RECONNECT_S = 0.5
+# A call must start well within its lease, or it is not made at all (case C108).
+START_MARGIN = 0.5
+
+# Set by the worker's signal handler: finish what runs, take nothing new.
+stopping = threading.Event()
+
+
+class ShiftLoop:
+    """The life of one shift. `run()` returns the number of calls made."""
+
+    def __init__(self, shift: UUID) -> None:
+        self.shift = shift
+        self.threads = settings.SAGA_SHIFT_THREADS
+        self.ran = 0
+        self._running: dict[UUID, Assignment] = {}
+        self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+        self._unwritten: list[Finished] = []
+        self._bell, self._rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+        self._ears: psycopg.Connection | None = None
+        self._next_beat = 0.0
+        self._quiet_since = time.monotonic()
+
+    def run(self) -> int:
+        """Work until there has been nothing to do for the linger time, or the limit is reached."""
+        began = time.monotonic()
+        if not shifts.begin(self.shift, f"{socket.gethostname()}:{os.getpid()}", self.threads):
+            return 0
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
+            while not self._is_over(began):
+                try:
+                    self._turn(pool)
+                except (DatabaseError, InterfaceError):
+                    logger.exception("the database did not answer; trying again")
+                    self._reconnect()
+        shifts.end(self.shift, self.ran)
+        return self.ran
+
+    def _is_over(self, began: float) -> bool:
+        if self._running or self._unwritten:
+            return False
+        now = time.monotonic()
+        lingered = now - self._quiet_since > settings.SAGA_SHIFT_LINGER_S
+        return stopping.is_set() or lingered or now - began > settings.SAGA_SHIFT_LIMIT_S
+
+    def _turn(self, pool: ThreadPoolExecutor) -> None:
+        """One round: write what came back, take what fits, wait for the next thing."""
+        self._beat()
+        self._write_finished()
+        if not stopping.is_set() and self._take(pool):
+            return
+        self._wait()
+
+    def _write_finished(self) -> None:
+        while True:
+            try:
+                self._unwritten.append(self._finished.get_nowait())
+            except queue.Empty:
+                break
+        if self._unwritten:
+            self._record(self._unwritten)
+            for found in self._unwritten:
+                self._running.pop(found.assignment.token, None)
+            self._unwritten = []
+            self._quiet_since = time.monotonic()
+
+    def _record(self, finished: list[Finished]) -> None:
+        """Write a batch; if the batch is refused, each alone, so that one cannot stop the rest."""
+        try:
+            record(self.shift, finished)
+        except (DatabaseError, InterfaceError):
+            raise
+        except Exception:
+            if len(finished) == 1:
+                logger.exception("an outcome of step %s was refused", finished[0].assignment.step)
+                return
+            for found in finished:
+                self._record([found])
+
+    def _take(self, pool: ThreadPoolExecutor) -> bool:
+        """Claim what can start at once; True when there may be more."""
+        room = self.threads - len(self._running)
+        if room <= 0:
+            return False
+        claimed_at = time.monotonic()
+        assignments = claim(self.shift, room)
+        for assignment in assignments:
+            self._running[assignment.token] = assignment
+            pool.submit(self._call, assignment, claimed_at + assignment.lease_s * START_MARGIN)
+        self.ran += len(assignments)
+        return bool(assignments) and len(assignments) == room
+
+    def _call(self, assignment: Assignment, start_by: float) -> None:
+        """In a thread of its own: the one place where the outside world is touched."""
+        outcome: Outcome | Sighting
+        if time.monotonic() > start_by:
+            outcome = Failed("the worker was too late to start it", retryable=True)
+        elif assignment.attempt is None:
+            outcome = assignment.tool.probe(assignment.call)
+        else:
+            outcome = assignment.tool.run(assignment.call)
+        self._finished.put(Finished(assignment, outcome))
+        try:
+            self._rope.send(b".")
+        except BlockingIOError:
+            pass  # the bell is full of unheard strokes: it will be heard
+
+    def _wait(self) -> None:
+        ears = self._ears
+        if ears is None or ears.closed:
+            ears = self._ears = listen("ledger_outbox")
+            return  # something may have been sent before we listened: look once more
+        heard, _, _ = select.select([self._bell, ears], [], [], POLL_S)
+        if self._bell in heard:
+            self._bell.recv(4096)
+        if ears in heard:
+            drain(ears)
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now < self._next_beat:
+            return
+        held = [
+            {"id": str(a.attempt), "token": str(a.token), "lease_s": a.lease_s}
+            for a in self._running.values()
+            if a.attempt
+        ]
+        shifts.beat(self.shift, self.threads - len(self._running), self.ran, held)
+        shortest = min([settings.SAGA_SHIFT_LEASE_S, settings.SAGA_LEASE_S])
+        self._next_beat = now + shortest / shifts.BEATS_PER_LEASE
+
+    def _reconnect(self) -> None:
+        connection.close()
+        if self._ears is not None:
+            self._ears.close()
+            self._ears = None
+        time.sleep(RECONNECT_S)

@@ -1,0 +1,87 @@
+"""Plain SQL on Django's own connection: prepared once, inside Django's transactions.
+
+The hot transitions are a few statements each; through the ORM the same rows cost twice as
+much (docs/decisions/0004-plain-sql-on-the-hot-path.md). Everything here takes part in
+`transaction.atomic`, so services may mix both.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import psycopg
+from django.db import DatabaseError, connection, transaction
+from psycopg.rows import namedtuple_row
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Whole-transaction retries on serialization failure and deadlock, until this much time has
+# passed: longer than any honest queue behind one saga's lock, shorter than a caller's patience.
+RETRY_DEADLINE_S = 5.0
+# 40001 serialization_failure, 40P01 deadlock_detected: nothing was done, all may be done again.
+RETRY_STATES = frozenset({"40001", "40P01"})
+
+
+def _cursor() -> psycopg.Cursor[Any]:
+    connection.ensure_connection()
+    raw = connection.connection
+    return psycopg.Cursor(raw, row_factory=namedtuple_row)
+
+
+def rows(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+    """Every row of one statement, as named tuples. Raises Django's database errors."""
+    with connection.wrap_database_errors, _cursor() as cursor:
+        cursor.execute(sql, params, prepare=True)
+        return cursor.fetchall()
+
+
+def row(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> Any | None:
+    """The first row, or None."""
+    with connection.wrap_database_errors, _cursor() as cursor:
+        cursor.execute(sql, params, prepare=True)
+        return cursor.fetchone()
+
+
+def execute(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> int:
+    """Run one statement; the number of rows that it touched."""
+    with connection.wrap_database_errors, _cursor() as cursor:
+        cursor.execute(sql, params, prepare=True)
+        return cursor.rowcount
+
+
+def sqlstate(error: BaseException) -> str:
+    """The five-letter SQLSTATE behind a database error, or ''. Never matched by text."""
+    cause = error.__cause__ if isinstance(error, DatabaseError) else error
+    return getattr(cause, "sqlstate", None) or ""
+
+
+def transition(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function one transaction, run again as a whole when Postgres asks for it.
+
+    Joins the caller's transaction when there is one: only the outermost retries.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        if connection.in_atomic_block:
+            return function(*args, **kwargs)
+        deadline = time.monotonic() + RETRY_DEADLINE_S
+        while True:
+            try:
+                with transaction.atomic():
+                    return function(*args, **kwargs)
+            except DatabaseError as error:
+                if sqlstate(error) not in RETRY_STATES or time.monotonic() > deadline:
+                    raise
+                logger.info("running %s again after %s", function.__name__, sqlstate(error))
+                time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - spreading, not a secret
+
+    return wrapped
