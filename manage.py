@@ -1,11 +1,46 @@
 #!/usr/bin/env python
-"""Django's command line for the console."""
+"""Django's command line, with a database and a Redis behind it.
+
+Every command finds the embedded servers of its SAGA_HOME, and starts them for its own time
+when nobody has, unless DATABASE_URL and REDIS_URL name others.
+"""
 
 import os
 import sys
 
-from django.core.management import execute_from_command_line
+from saga_console.home import HomeError
+from saga_console.servers import ensure_servers
+
+# These touch neither database nor queue, or (`up`) see to it themselves.
+WITHOUT_SERVERS = {
+    "",
+    "check",
+    "collectstatic",
+    "compilemessages",
+    "diffsettings",
+    "findstatic",
+    "help",
+    "makemessages",
+    "makemigrations",
+    "startapp",
+    "up",
+    "version",
+}
+
+
+def main(argv: list[str]) -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
+    command = next((word for word in argv[1:] if not word.startswith("-")), "")
+    asks_for_help = "--help" in argv or "-h" in argv
+    if command not in WITHOUT_SERVERS and not asks_for_help:
+        try:
+            ensure_servers()
+        except HomeError as error:
+            sys.exit(str(error))
+    from django.core.management import execute_from_command_line  # noqa: PLC0415
+
+    execute_from_command_line(argv)
+
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
-    execute_from_command_line(sys.argv)
+    main(sys.argv)

@@ -1,0 +1,107 @@
+"""Two doors, two stacks: pages get sessions, CSRF and the rest; the API gets none of it.
+
+An agent's request carries a bearer token and no cookie, so session, CSRF, messages and login
+have nothing to do there, and time is what agents feel. Each of Django's middlewares stays in
+`MIDDLEWARE`, where its system checks look for it, but steps aside for `/api/`.
+Measured: docs/decisions/0004-two-doors.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.middleware.clickjacking import XFrameOptionsMiddleware
+from django.middleware.common import CommonMiddleware
+from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.security import SecurityMiddleware
+from django_htmx.middleware import HtmxMiddleware
+
+API_PREFIX = "/api/"
+
+# `'self'` alone: no inline script or style anywhere, so text that an agent wrote can never
+# become code. htmx needs `includeIndicatorStyles: false` and `allowEval: false` under it.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class PagesOnly:
+    """Mixed into a middleware: it does not see requests for the API."""
+
+    get_response: GetResponse
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if request.path_info.startswith(API_PREFIX):
+            return self.get_response(request)
+        return super().__call__(request)  # type: ignore[misc]
+
+
+class PageSecurity(PagesOnly, SecurityMiddleware):
+    pass
+
+
+class PageSessions(PagesOnly, SessionMiddleware):
+    pass
+
+
+class PageCommon(PagesOnly, CommonMiddleware):
+    pass
+
+
+class PageCsrf(PagesOnly, CsrfViewMiddleware):
+    def process_view(self, request: HttpRequest, *view: Any) -> Any:
+        if request.path_info.startswith(API_PREFIX):
+            return None
+        return super().process_view(request, *view)
+
+
+class PageLogins(PagesOnly, AuthenticationMiddleware):
+    def process_view(self, request: HttpRequest, *view: Any) -> Any:
+        return None  # which views need a login is said at the views
+
+
+class PageMessages(PagesOnly, MessageMiddleware):
+    pass
+
+
+class PageFrames(PagesOnly, XFrameOptionsMiddleware):
+    pass
+
+
+class PageHtmx(PagesOnly, HtmxMiddleware):
+    pass
+
+
+class ContentSecurityPolicy:
+    """Outermost: the policy on every page, and `nosniff` on every answer of either door."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        headers = response.headers
+        headers.setdefault("X-Content-Type-Options", "nosniff")
+        if not request.path_info.startswith(API_PREFIX):
+            headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+            headers.setdefault("Permissions-Policy", "camera=(), microphone=(), geolocation=()")
+        return response

@@ -1,0 +1,197 @@
+"""Settings of the console. Everything that differs between places comes from the environment;
+docs/operating.md lists every variable. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from saga_console import environment as env
+from saga_console.home import BASE_DIR, current_home
+
+HOME = current_home()
+
+# Security
+SECRET_KEY = env.text("SECRET_KEY") or HOME.secret_key()
+DEBUG = env.flag("DEBUG", default=False)
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
+# Off by default because the console starts on plain http://localhost; set SECURE=1 behind TLS.
+SECURE = env.flag("SECURE", default=False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
+SESSION_COOKIE_NAME = "__Host-saga" if SECURE else "saga"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Strict"
+# One shift, counted from the last request; the row is written at most once a request of a page.
+SESSION_COOKIE_AGE = int(timedelta(hours=12).total_seconds())
+SESSION_EXPIRE_AT_BROWSER_CLOSE = True
+SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds()) if SECURE else 0
+SECURE_SSL_REDIRECT = SECURE
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SECURE else None
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+# Application
+ROOT_URLCONF = "saga_console.urls"
+WSGI_APPLICATION = "saga_console.wsgi.application"
+INSTALLED_APPS = [
+    "saga_console",
+    "approvals",
+    "ledger",
+    "django_htmx",
+    "template_partials",
+    "django_rq",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+MIDDLEWARE = [
+    "saga_console.middleware.ContentSecurityPolicy",
+    "saga_console.middleware.PageSecurity",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "saga_console.middleware.PageSessions",
+    "saga_console.middleware.PageCommon",
+    "saga_console.middleware.PageCsrf",
+    "saga_console.middleware.PageLogins",
+    "saga_console.middleware.PageMessages",
+    "saga_console.middleware.PageFrames",
+    "saga_console.middleware.PageHtmx",
+]
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# A body is read into memory before a view can refuse it; the API's own limit is lower.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+
+
+# Database
+def _database(url: str) -> dict[str, Any]:
+    try:
+        given = conninfo_to_dict(url)
+    except ProgrammingError as error:
+        raise env.BadSetting("DATABASE_URL", str(error).strip()) from None
+    if not url.startswith(("postgresql://", "postgres://")) or not given.get("dbname"):
+        raise env.BadSetting("DATABASE_URL", "postgresql://USER:PASSWORD@HOST:PORT/NAME is needed")
+    named = {field: str(given.pop(key, "")) for field, key in _DATABASE_FIELDS.items()}
+    return named | {
+        "ENGINE": "django.db.backends.postgresql",
+        # A connection per thread for as long as the thread lives: connecting costs more than
+        # a whole transition. It is looked at once a request, so a restarted server is noticed.
+        "CONN_MAX_AGE": None,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": given | {"options": _SERVER_OPTIONS},
+    }
+
+
+_DATABASE_FIELDS = {
+    "NAME": "dbname",
+    "USER": "user",
+    "PASSWORD": "password",
+    "HOST": "host",
+    "PORT": "port",
+}
+_SERVER_LIMITS = {
+    "application_name": env.text("SAGA_APPLICATION_NAME", "saga-console"),
+    # Nothing on the path of a step takes longer than milliseconds. 15 s lets a page of an
+    # archive of millions finish and ends a query that has lost its plan.
+    "statement_timeout": f"{env.number('SAGA_STATEMENT_TIMEOUT_MS', 15_000)}ms",
+    # A row is held for one short transaction. Who waits 5 s for one waits for a lost holder,
+    # and is better off with an error that the caller may retry.
+    "lock_timeout": f"{env.number('SAGA_LOCK_TIMEOUT_MS', 5_000)}ms",
+    # Nobody thinks inside a transaction: a silent one has lost its client and holds locks.
+    "idle_in_transaction_session_timeout": f"{env.number('SAGA_IDLE_TIMEOUT_MS', 10_000)}ms",
+    # The engine guards every write by state and fence, and counts on seeing committed rows.
+    "default_transaction_isolation": r"read\ committed",
+}
+_SERVER_OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SERVER_LIMITS.items())
+DATABASES = {"default": _database(env.text("DATABASE_URL") or HOME.database_url)}
+
+# Queue: one, because then RQ moves a job atomically. Jobs are JSON and carry no secrets.
+REDIS_URL = env.text("REDIS_URL") or HOME.redis_url
+RQ_QUEUES = {
+    "shifts": {
+        "URL": REDIS_URL,
+        "DEFAULT_TIMEOUT": env.number("SAGA_SHIFT_TIMEOUT_S", 3600, at_least=60),
+        "SERIALIZER": "rq.serializers.JSONSerializer",
+        "REDIS_CLIENT_KWARGS": {"socket_connect_timeout": 5, "health_check_interval": 30},
+    }
+}
+# The relay rings inside no transaction of its own: enqueue at once, not after a commit.
+RQ = {"COMMIT_MODE": "auto"}
+
+# The console's own. Limits of the engine and of the gate are read where they are used.
+SAGA_TOOLS = env.text("SAGA_TOOLS")
+SAGA_POLICY = env.text("SAGA_POLICY")
+SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
+
+# Static files: hashed names, compressed, cached for ever, served by the web process itself.
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = HOME.root / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+# A page that is tested, or run without `collectstatic`, finds the plain file instead.
+WHITENOISE_MANIFEST_STRICT = False
+WHITENOISE_USE_FINDERS = env.flag("SAGA_STATIC_FROM_SOURCE", default=DEBUG)
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+
+# Times are UTC in the database, in logs and in the API; pages show them to people.
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = False
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {
+            "format": "{asctime} {levelname:<7} {name}: {message}",
+            "style": "{",
+            "datefmt": "%H:%M:%S",
+        }
+    },
+    "handlers": {
+        "stdout": {
+            "class": "logging.StreamHandler",
+            "stream": "ext://sys.stdout",
+            "formatter": "line",
+        }
+    },
+    "root": {"handlers": ["stdout"], "level": env.text("LOG_LEVEL", "INFO").upper()},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        # RQ tells of every job; a shift is not news.
+        "rq.worker": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
+    },
+}

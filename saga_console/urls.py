@@ -1,0 +1,13 @@
+"""The site map: what each app serves is said in the app's own urls."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path
+
+_APPS = ("saga_console.edges", "approvals.urls", "ledger.urls")
+
+urlpatterns: list[URLPattern | URLResolver] = [path("admin/", admin.site.urls)]
+urlpatterns += [path("", include(name)) for name in _APPS if find_spec(name)]

@@ -1,0 +1,98 @@
+"""Real servers for the whole run: a Postgres and a Valkey in a home of its own.
+
+Given DATABASE_URL or REDIS_URL, those are used instead (the role needs CREATEDB).
+They start when the first test asks, so tests of pure functions do not wait for them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import django
+import psycopg
+import pytest
+import redis
+from psycopg.conninfo import conninfo_to_dict
+
+# Before Django reads its settings: this run never touches the home of a console that is used.
+_HOME = Path(tempfile.mkdtemp(prefix="saga-test-"))
+os.environ["SAGA_HOME"] = str(_HOME)
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
+os.environ.setdefault("SECRET_KEY", "only-for-tests")
+
+django.setup()
+
+from django.conf import settings  # noqa: E402
+from django.db import connection  # noqa: E402
+
+from saga_console.home import Home  # noqa: E402
+from saga_console.servers import VARIABLE, ensure_servers  # noqa: E402
+
+
+def pytest_sessionfinish() -> None:
+    shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def saga_home() -> Home:
+    """The home of this test run."""
+    return Home(_HOME)
+
+
+@pytest.fixture(scope="session")
+def servers(saga_home: Home) -> Iterator[None]:
+    """DATABASE_URL and REDIS_URL answer, and are in the environment of this process."""
+    given = {variable: os.environ.get(variable) for variable in VARIABLE.values()}
+    uses = ensure_servers(saga_home)
+    if not given["DATABASE_URL"]:
+        with psycopg.connect(saga_home.database_url_as("postgres"), autocommit=True) as admin:
+            admin.execute("ALTER ROLE saga CREATEDB")
+    yield
+    for use in uses:
+        use.release()
+    for variable, value in given.items():
+        if value is None:
+            os.environ.pop(variable, None)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(servers, django_db_setup, django_db_blocker) -> None:  # type: ignore[no-untyped-def]
+    """pytest-django empties tables with TRUNCATE after a `transaction=True` test.
+
+    The ledger refuses TRUNCATE, so exactly those triggers sleep, in the test database only.
+    """
+    find = """
+        SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', tgrelid::regclass, tgname)
+        FROM pg_trigger WHERE tgname LIKE '%\\_no\\_truncate' AND NOT tgisinternal
+    """
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(find)
+        for (statement,) in cursor.fetchall():
+            cursor.execute(statement)
+
+
+@pytest.fixture
+def redis_client(servers: None) -> Iterator[redis.Redis]:
+    """The run's Redis, emptied before the test."""
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def console_env(db, servers: None) -> dict[str, str]:  # type: ignore[no-untyped-def]
+    """The environment for a process that shall work on this test's database and Redis.
+
+    Use it with `transactional_db`: another process sees only what is committed.
+    """
+    given = conninfo_to_dict(os.environ["DATABASE_URL"])
+    part = {key: quote(str(given.get(key, "")), safe="") for key in ("user", "password", "host")}
+    login = part["user"] + (f":{part['password']}" if part["password"] else "")
+    where = f"host={part['host']}&port={given.get('port', 5432)}"
+    name = settings.DATABASES["default"]["NAME"]  # pytest-django has put the test's name here
+    return os.environ | {"DATABASE_URL": f"postgresql://{login}@/{name}?{where}"}
