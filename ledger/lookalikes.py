@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping
 from functools import cache
 
-from confusable_homoglyphs import confusables
+from confusable_homoglyphs import confusables  # type: ignore[import-untyped]
 
 # UTS #39 drops characters with the property Default_Ignorable_Code_Point: nobody sees them.
 # Format characters (Cf) are the ones of them that ordinary text can carry.
@@ -46,7 +46,6 @@ def skeleton(text: str) -> str:
     seen = (
         character
         for character in unicodedata.normalize("NFD", text)
-        if unicodedata.category(character) not in _IGNORED
-        and character not in _IGNORED_CHARACTERS
+        if unicodedata.category(character) not in _IGNORED and character not in _IGNORED_CHARACTERS
     )
     return unicodedata.normalize("NFD", "".join(names.get(c, c) for c in seen))
