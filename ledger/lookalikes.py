@@ -8,6 +8,7 @@ equal skeletons exactly when UTS #39 says so. Pure: no Django.
 from __future__ import annotations
 
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 
@@ -24,20 +25,26 @@ _IGNORED_CHARACTERS = frozenset(
 @cache
 def _names() -> Mapping[str, str]:
     """Every confusable character → the text that stands for all that look like it."""
-    lookalikes: Mapping[str, list[dict[str, str]]] = confusables.confusables_data
-    names: dict[str, str] = {}
-    for text, others in lookalikes.items():
-        if len(text) != 1:
-            continue
-        around = [text, *(other["c"] for other in others)]
-        names[text] = max(around, key=lambda one: _rank(one, lookalikes))
+    around: dict[str, set[str]] = defaultdict(set)
+    for text, others in confusables.confusables_data.items():
+        around[_bare(text)].update(_bare(other["c"]) for other in others)
+
+    def rank(text: str) -> tuple[bool, int, str]:
+        # The centre of a star is a sequence, or the member with the most neighbours.
+        return len(text) > 1, len(around[text]), text
+
+    stars = {text: max({text, *others}, key=rank) for text, others in around.items()}
     # A name of several characters may contain one that has a name of its own.
-    return {text: "".join(names.get(c, c) for c in name) for text, name in names.items()}
+    return {
+        text: "".join(stars.get(c, c) for c in unicodedata.normalize("NFD", name))
+        for text, name in stars.items()
+        if len(text) == 1
+    }
 
 
-def _rank(text: str, lookalikes: Mapping[str, list[dict[str, str]]]) -> tuple[int, int, str]:
-    # The centre of a star is a sequence, or the member with the most neighbours.
-    return (len(text) > 1, len(lookalikes.get(text, ())), text)
+def _bare(text: str) -> str:
+    # The package's table keeps the marks that make right-to-left examples readable.
+    return text.strip("\u200e") or text
 
 
 def skeleton(text: str) -> str:

@@ -1,9 +1,8 @@
-"""The HTTP clients of this process: verified TLS, no redirects, no cookies, nothing from netrc.
+"""The HTTP client of this process: verified TLS, no redirects, no cookies, nothing from netrc.
 
-Effects never reuse a connection. A kept connection that the target closes at the same
-moment breaks *after* the request was written, and the engine would have to call that
-unknown (rule 5.7): a handshake costs a millisecond, a needless unknown a probe or a person.
-Probes change nothing, may simply be repeated, and so share connections.
+No connection is used twice. A kept connection that the target closes at the same moment
+breaks *after* the request was written, and the engine would have to call that unknown
+(rule 5.7): a handshake costs a millisecond, a needless unknown a probe or a person.
 """
 
 from __future__ import annotations
@@ -11,9 +10,6 @@ from __future__ import annotations
 import os
 import ssl
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from http.cookiejar import DefaultCookiePolicy
@@ -21,9 +17,12 @@ from http.cookiejar import DefaultCookiePolicy
 import certifi
 import httpx
 
+from ledger.tools.deadline import OneCallTransport
+
 MAX_BODY_BYTES = 1_000_000
 # Enough for every thread of a shift; a call that waits for a free slot is Failed, not lost.
 MAX_CONNECTIONS = 200
+MAX_POOL_WAIT_S = 1.0
 
 _lock = threading.Lock()
 
@@ -61,23 +60,22 @@ def _tls() -> ssl.SSLContext:
 
 
 @cache
-def _client_of(pid: int, reuse: bool) -> httpx.Client:
-    limits = httpx.Limits(
-        max_connections=MAX_CONNECTIONS,
-        max_keepalive_connections=20 if reuse else 0,
-        keepalive_expiry=2.0,
-    )
+def _client_of(pid: int) -> httpx.Client:
     # trust_env would read netrc (credentials for the wrong target) and proxy variables.
-    client = httpx.Client(verify=_tls(), limits=limits, trust_env=False, follow_redirects=False)
+    client = httpx.Client(
+        transport=OneCallTransport(_tls(), MAX_CONNECTIONS),
+        trust_env=False,
+        follow_redirects=False,
+    )
     # A session cookie from one call must not be sent with the next one.
     client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     return client
 
 
-def client(*, reuse: bool) -> httpx.Client:
-    """The client of this process, made on first use. A forked child gets its own sockets."""
+def client() -> httpx.Client:
+    """The client of this process, made on first use. A forked child makes its own."""
     with _lock:
-        return _client_of(os.getpid(), reuse)
+        return _client_of(os.getpid())
 
 
 def _after_fork() -> None:
@@ -88,37 +86,29 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def send(request: httpx.Request, *, timeout_s: float, reuse: bool) -> Answer:
-    """Send one request and read its answer, at most `timeout_s` in all.
+def send(request: httpx.Request, *, timeout_s: float) -> Answer:
+    """Send one request and read its answer, at most `timeout_s` from the connect on.
 
     Raises httpx.TransportError when there was no status line; once there is one, it is
     returned, with `broken` set when the body could not be read to its end.
     """
-    deadline = time.monotonic() + timeout_s
-    request.extensions["timeout"] = httpx.Timeout(timeout_s).as_dict()
-    with _streamed(request, reuse) as response:
-        body, broken = _read(response, deadline)
-        return Answer(response.status_code, response.headers, body, broken)
-
-
-@contextmanager
-def _streamed(request: httpx.Request, reuse: bool) -> Iterator[httpx.Response]:
-    response = client(reuse=reuse).send(request, stream=True)
+    timeout = httpx.Timeout(timeout_s, pool=min(timeout_s, MAX_POOL_WAIT_S))
+    request.extensions["timeout"] = timeout.as_dict()
+    response = client().send(request, stream=True)
     try:
-        yield response
+        body, broken = _read(response)
+        return Answer(response.status_code, response.headers, body, broken)
     finally:
         response.close()
 
 
-def _read(response: httpx.Response, deadline: float) -> tuple[bytes, str | None]:
+def _read(response: httpx.Response) -> tuple[bytes, str | None]:
     body = bytearray()
     try:
         for chunk in response.iter_bytes():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
                 return bytes(body[:MAX_BODY_BYTES]), f"it is longer than {MAX_BODY_BYTES} bytes"
-            if time.monotonic() > deadline:
-                return bytes(body), "the time was over before its end"
     except (httpx.TransportError, httpx.DecodingError) as error:
         return bytes(body), f"it broke off ({type(error).__name__})"
     return bytes(body), None

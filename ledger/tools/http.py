@@ -193,7 +193,7 @@ class HttpTarget:
         except (httpx.InvalidURL, ValueError) as error:  # Unfilled is a ValueError
             return Failed(action.masked(f"nothing was sent: {error}"))
         try:
-            answer = send(request, timeout_s=call.timeout_s, reuse=False)
+            answer = send(request, timeout_s=call.timeout_s)
         except (httpx.TransportError, httpx.InvalidURL) as error:
             return _masked(action, verdicts.of_error(error))
         answer = action.without_secrets(answer)
@@ -207,7 +207,7 @@ class HttpTarget:
         try:
             # Without the key: a target that dedupes would take a look for the effect itself.
             request = action.request(call, with_key=False)
-            answer = send(request, timeout_s=call.timeout_s, reuse=True)
+            answer = send(request, timeout_s=call.timeout_s)
             return _sighting(action, action.without_secrets(answer), scope_of(call))
         except (httpx.TransportError, httpx.InvalidURL, JMESPathError, ValueError) as error:
             return StillUnknown(action.masked(f"could not look: {type(error).__name__}: {error}"))

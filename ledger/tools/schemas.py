@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
 
 from ledger.errors import InvalidArgs
@@ -83,9 +83,8 @@ def check_schema(schema: dict[str, Any]) -> None:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        worst = best_match([error]) or error
         raise DefinitionError(
-            f"not a JSON Schema (2020-12): {_short(worst.message)}", tuple(worst.absolute_path)
+            f"not a JSON Schema (2020-12): {_short(error.message)}", tuple(error.absolute_path)
         ) from None
     for path, reference in _references(schema, ()):
         resolved(schema, reference, path)
@@ -120,18 +119,22 @@ def resolved(schema: Any, reference: str, path: tuple[str | int, ...] = ()) -> A
 
 def _told(error: ValidationError) -> Iterator[dict[str, str]]:
     path = list(error.absolute_path)
-    if error.validator == "required":
-        # jsonschema reports one missing name an error; the name is its first quoted word.
-        missing = [name for name in error.validator_value if name not in error.instance]
-        named = [name for name in missing if error.message.startswith(repr(name))]
-        yield _fault([*path, *(named or missing)[:1]], "is required")
-    elif error.validator in ("additionalProperties", "unevaluatedProperties") and (
-        error.validator_value is False
-    ):
-        known = sorted(error.schema.get("properties", {}))
-        for name in sorted(error.instance.keys() - set(known)):
-            if repr(name) in error.message:
-                yield _fault([*path, name], f"is not known here; known are {', '.join(known)}")
+    word = error.validator
+    # The keyword decides what these are, which no type can say.
+    value: Any = error.validator_value
+    instance: Any = error.instance
+    schema: Any = error.schema
+    if word == "required":
+        # One missing name an error, and the message begins with it.
+        named = [name for name in value if error.message.startswith(repr(name))]
+        yield _fault([*path, *named[:1]], "is required")
+    elif word in ("additionalProperties", "unevaluatedProperties") and value is False:
+        known = sorted(schema.get("properties", {}))
+        strange = [n for n in sorted(instance.keys() - set(known)) if repr(n) in error.message]
+        told = f"is not known here; known are {', '.join(known)}"
+        yield from (_fault([*path, name], told) for name in strange)
+        if not strange:  # whatever the message looks like, a fault is never dropped
+            yield _fault(path, error.message)
     else:
         yield _fault(path, error.message)
 
