@@ -1,0 +1,91 @@
+"""Reading the tools file: every fault at once, each with its line; one fault and nothing loads."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from ledger.tools.contract import Tool
+from ledger.tools.definitions import Builder, defined
+from ledger.tools.faults import DefinitionError, Fault, InvalidTools
+from ledger.tools.fileschema import FILE
+from ledger.tools.lines import Lines, syntax_line
+
+_SHAPE = Draft202012Validator(FILE)
+
+
+def read(path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ) -> list[Tool]:
+    """The tools of a file, in its order. Raises InvalidTools with every fault."""
+    name = os.fspath(path)
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidTools([Fault(name, f"cannot be read: {error}")]) from None
+    return parsed(text, name, environ)
+
+
+def parsed(text: str, name: str, environ: Mapping[str, str] = os.environ) -> list[Tool]:
+    """The tools in `text`; `name` is what faults call the file."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidTools([Fault(f"{name}:{syntax_line(error, text)}", str(error))]) from None
+    lines = Lines(text)
+    faults = list(_shape_faults(document))
+    wrong = {path[1] for path, _ in faults if len(path) > 1}
+    tools: list[Tool] = []
+    for key, written in document.get("tools", {}).items() if _is_table(document) else ():
+        if key in wrong:
+            continue  # its shape is wrong, so its meaning cannot be judged yet
+        tool, found = _built(key, written, environ)
+        tools += [tool] if tool else []
+        faults += [(("tools", key, *fault.path), f"{key}: {fault.reason}") for fault in found]
+    if faults:
+        told = sorted({(lines.of(path), reason) for path, reason in faults})
+        raise InvalidTools([Fault(f"{name}:{line}", reason) for line, reason in told])
+    return tools
+
+
+def _is_table(document: dict[str, Any]) -> bool:
+    return isinstance(document.get("tools", {}), dict)
+
+
+def _built(
+    key: str, written: dict[str, Any], environ: Mapping[str, str]
+) -> tuple[Tool | None, list[DefinitionError]]:
+    try:
+        builder = Builder(defined(key, written), environ)
+    except DefinitionError as error:
+        return None, [DefinitionError(error.reason, ("args", *error.path))]
+    return builder.build(), builder.faults
+
+
+def _shape_faults(document: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    for error in _SHAPE.iter_errors(document):
+        path = tuple(error.absolute_path)
+        where = ".".join(map(str, path[1:])) or "the file"
+        if error.validator == "additionalProperties":
+            known = list(error.schema.get("properties", {}))
+            for name in sorted(error.instance.keys() - set(known)):
+                yield (*path, name), f"{where}: unknown field {name!r}{_meant(name, known)}"
+        elif error.validator == "propertyNames":
+            yield (*path, error.instance), f"{where}: {_reason(error)}"
+        else:
+            yield path, f"{where}: {_reason(error)}"
+
+
+def _reason(error: ValidationError) -> str:
+    message = str(error.message)
+    return message if len(message) <= 200 else message[:200] + "…"
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
