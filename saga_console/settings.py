@@ -146,7 +146,27 @@ RQ_QUEUES = {
 # The relay rings inside no transaction of its own: enqueue at once, not after a commit.
 RQ = {"COMMIT_MODE": "auto"}
 
-# The console's own. Limits of the engine and of the gate are read where they are used.
+# The engine. Seconds unless the name says otherwise; docs/operating.md has the reasons.
+# How long a dead worker's attempt stays its own; a tool's longer timeout makes it longer.
+SAGA_LEASE_S = env.number("SAGA_LEASE_S", 15, at_least=1)
+# Calls that one shift makes side by side: they wait on the network, so many fit on a core.
+SAGA_SHIFT_THREADS = env.number("SAGA_SHIFT_THREADS", 16, at_least=1)
+# How long a killed worker's shift still looks alive.
+SAGA_SHIFT_LEASE_S = env.number("SAGA_SHIFT_LEASE_S", 5, at_least=1)
+# A lone step after a quiet minute or two still finds a shift awake.
+SAGA_SHIFT_LINGER_S = env.number("SAGA_SHIFT_LINGER_S", 150, at_least=0)
+# A shift ends now and then so that RQ sees its worker, and memory starts anew.
+SAGA_SHIFT_LIMIT_S = env.number("SAGA_SHIFT_LIMIT_S", 900, at_least=1)
+# How long a ring may stay unanswered before the relay rings again.
+SAGA_RING_GRACE_S = env.number("SAGA_RING_GRACE_S", 3, at_least=1)
+# Shifts at one time at most; more than workers is of no use.
+SAGA_SHIFTS = env.number("SAGA_SHIFTS", 2, at_least=1)
+# Retries that all steps of one saga share, unless the agent asks for another number.
+SAGA_RETRY_BUDGET = env.number("SAGA_RETRY_BUDGET", 20)
+# Two "not applied" of a probe must be at least this far apart.
+SAGA_PROBE_APART_S = env.number("SAGA_PROBE_APART_S", 1)
+
+# The console's own.
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")

@@ -8,28 +8,28 @@ _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args
 # the step before it.
 RELATED = f"""
 SELECT 'same' AS why, {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s AND s.step_id = %(step_id)s
+    WHERE s.saga_id = %(saga)s::uuid AND s.step_id = %(step_id)s
 UNION ALL
 SELECT 'effect', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
-    WHERE %(claim)s <> '' AND c.key = %(claim)s AND c.released_at IS NULL
+    WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text AND c.released_at IS NULL
 UNION ALL
 (SELECT 'lookalike', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
-    WHERE %(claim)s <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s
+    WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text
         AND c.released_at IS NULL LIMIT 1)
 UNION ALL
 (SELECT 'twin', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
+    WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
         AND s.step_id <> %(step_id)s
         AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
     ORDER BY s.position LIMIT 1)
 UNION ALL
 (SELECT 'rejected', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
+    WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
         AND s.state = 'rejected' AND s.error ->> 'code' = 'rejected'
     ORDER BY s.position DESC LIMIT 1)
 UNION ALL
 SELECT 'previous', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s AND s.position = %(position)s
+    WHERE s.saga_id = %(saga)s::uuid AND s.position = %(position)s
 """  # noqa: S608 - the columns are ours
 
 # Waits for a claim that is being committed right now, and then inserts nothing.
@@ -52,11 +52,11 @@ INSERT INTO ledger_step (
     confirmed_tool, state, fence, attempts, reclaims, error, residue, created_at, finished_at
 ) VALUES (
     %(id)s, %(saga)s, %(step_id)s, %(position)s, 1, %(tool)s, %(tool_digest)s, %(tier)s,
-    %(blast_radius)s, %(args_text)s, %(args_text)s::jsonb, %(fingerprint)s, %(idempotency_key)s,
+    %(blast_radius)s, %(args_text)s::text, %(args_text)s::text::jsonb, %(fingerprint)s, %(idempotency_key)s,
     %(effect_key)s, %(resource)s, %(reason)s, %(repeat_of)s, %(duplicate_of)s,
-    %(alternatives)s::jsonb, 0, %(verdict)s, %(rule)s, %(policy)s, '', '', %(state)s, 0, 0, 0,
+    %(alternatives)s::jsonb, 0, %(verdict)s, %(rule)s, %(policy)s, '', '', %(state)s::text, 0, 0, 0,
     %(error)s::jsonb, false, clock_timestamp(),
-    CASE WHEN %(state)s = 'rejected' THEN clock_timestamp() END
+    CASE WHEN %(state)s::text = 'rejected' THEN clock_timestamp() END
 )
 """
 

@@ -7,8 +7,8 @@ WITH version AS (
     ON CONFLICT (digest) DO NOTHING
 )
 UPDATE ledger_step SET
-    revision = revision + 1, tool_version_id = %(tool_digest)s, args_text = %(args_text)s,
-    args = %(args_text)s::jsonb, fingerprint = %(fingerprint)s,
+    revision = revision + 1, tool_version_id = %(tool_digest)s, args_text = %(args_text)s::text,
+    args = %(args_text)s::text::jsonb, fingerprint = %(fingerprint)s,
     idempotency_key = %(idempotency_key)s, resource = %(resource)s,
     alternatives = %(alternatives)s::jsonb, reason = %(reason)s
 WHERE id = %(id)s AND state = 'change_requested' AND effect_key = %(effect_key)s
