@@ -118,7 +118,7 @@ def test_escaped_pairs_and_control_characters_are_ordinary_text() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused_in_words(body: bytes) -> None:
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     try:
         parse_json(body)
     except (InvalidJson, InvalidArgs) as refused:

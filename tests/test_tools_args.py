@@ -118,9 +118,7 @@ def test_fields_named_by_a_part_of_the_schema_are_known() -> None:
 def test_a_schema_that_refers_to_itself_ends_with_the_value() -> None:
     schema = {
         "properties": {"node": {"$ref": "#/$defs/node"}},
-        "$defs": {
-            "node": {"properties": {"n": {"default": 0}, "next": {"$ref": "#/$defs/node"}}}
-        },
+        "$defs": {"node": {"properties": {"n": {"default": 0}, "next": {"$ref": "#/$defs/node"}}}},
     }
     assert fits(schema, {"node": {"next": {}}}) == {"node": {"n": 0, "next": {"n": 0}}}
     Schema({"$ref": "#"}).filled({})
@@ -163,7 +161,9 @@ def test_different_parts_never_give_one_key(
     assert same == (one == other)
 
 
-@pytest.mark.parametrize("text", ["{args.a}{args.b}", "{args.a}x{args.b}", "", "{args.c}", "{args}"])
+@pytest.mark.parametrize(
+    "text", ["{args.a}{args.b}", "{args.a}x{args.b}", "", "{args.c}", "{args}"]
+)
 def test_an_identity_that_could_be_confused_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError):
         Identity(text, ARGS, "effect key")

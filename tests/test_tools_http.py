@@ -43,8 +43,10 @@ def sends(raw: bytes) -> Answer:
             says("200 OK", b"\xe9", Content_Type="text/plain; charset=latin-1"),
             {"status": 200, "text": "é"},
         ),
-        (says("200 OK", b"x", Content_Type="text/plain; charset=no-such"), {
-            "status": 200, "text": "x"}),
+        (
+            says("200 OK", b"x", Content_Type="text/plain; charset=no-such"),
+            {"status": 200, "text": "x"},
+        ),
     ],
 )
 def test_a_2xx_is_done_with_its_body(answer: Answer, result: object) -> None:
@@ -161,8 +163,10 @@ def test_every_attempt_carries_the_key_and_no_connection_is_used_twice() -> None
         for key in ("k1", "k2", "comp:k3"):
             assert isinstance(tool.run(call(key=key)), Done)
         heads = [request.lower() for request in running.requests]
-    assert [b"idempotency-key: " + key in head for key, head in
-            zip((b"k1", b"k2", b"comp:k3"), heads, strict=True)] == [True] * 3
+    assert [
+        b"idempotency-key: " + key in head
+        for key, head in zip((b"k1", b"k2", b"comp:k3"), heads, strict=True)
+    ] == [True] * 3
     assert not any(b"cookie" in head for head in heads)
 
 
@@ -194,7 +198,7 @@ def probed(answer: Answer, more: str = "", **args: object) -> object:
         return sighting
 
 
-MATCH = "match = \"data[?key == {idempotency_key}] | [0]\""
+MATCH = 'match = "data[?key == {idempotency_key}] | [0]"'
 FOUND = b'{"data": [{"key": "other"}, {"key": "key-1", "id": "re_9"}]}'
 
 

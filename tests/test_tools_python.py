@@ -218,7 +218,7 @@ class _Nothing:
         (_Nothing, {}, "needs execute"),
         (_Only, {"tier": "no"}, "'no' is not a valid Tier"),
         (_Only, {"blast_radius": "no"}, "BlastRadius"),
-        (_Only, {"args": {"type": "sting"}}, "not a JSON Schema"),
+        (_Only, {"args": {"properties": {"a": {"type": "sting"}}}}, "not a JSON Schema"),
         (_Only, {"result": {"type": "sting"}}, "not a JSON Schema"),
         (_Only, {"effect_key": "x:{args.no}"}, "names no property"),
     ],

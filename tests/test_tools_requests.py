@@ -68,9 +68,9 @@ def test_a_placeholder_alone_keeps_its_json_type() -> None:
 
 
 def test_an_absent_optional_arg_leaves_its_member_out() -> None:
-    assert json.loads(body_of(sent("json = { a = '{args.note}', b = '{args.id}' }", {"id": 1}))) == {
-        "b": 1
-    }
+    assert json.loads(
+        body_of(sent("json = { a = '{args.note}', b = '{args.id}' }", {"id": 1}))
+    ) == {"b": 1}
     form = "form = { a = '{args.note}', b = '{args.id}' }"
     assert body_of(sent(form, {"id": "1"})) == b"b=1"
     assert body_of(sent(form, {"id": "1", "note": None})) == b"b=1"
@@ -98,7 +98,10 @@ def test_form_values_are_text() -> None:
     [
         ("a/b?c#d", b"POST /x/a%2Fb%3Fc%23d/y?q=a%2Fb%3Fc%23d HTTP/1.1"),
         ("../admin", b"POST /x/..%2Fadmin/y?q=..%2Fadmin HTTP/1.1"),
-        ("é %2e&=@:", b"POST /x/%C3%A9%20%252e%26%3D%40%3A/y?q=%C3%A9%20%252e%26%3D%40%3A HTTP/1.1"),
+        (
+            "é %2e&=@:",
+            b"POST /x/%C3%A9%20%252e%26%3D%40%3A/y?q=%C3%A9%20%252e%26%3D%40%3A HTTP/1.1",
+        ),
         (True, b"POST /x/true/y?q=true HTTP/1.1"),
         (7, b"POST /x/7/y?q=7 HTTP/1.1"),
         ("\r\nX: y", b"POST /x/%0D%0AX%3A%20y/y?q=%0D%0AX%3A%20y HTTP/1.1"),
