@@ -124,7 +124,7 @@ def test_a_schema_that_refers_to_itself_ends_with_the_value() -> None:
     Schema({"$ref": "#"}).filled({})
 
 
-ARGS = {"properties": {"a": {}, "b": {}}}
+ARGS: dict[str, Any] = {"properties": {"a": {}, "b": {}}}
 
 
 def key_of(text: str, **args: Any) -> str:
@@ -162,7 +162,7 @@ def test_different_parts_never_give_one_key(
 
 
 @pytest.mark.parametrize(
-    "text", ["{args.a}{args.b}", "{args.a}x{args.b}", "", "{args.c}", "{args}"]
+    "text", ["{args.a}{args.b}", "{args.a}x{args.b}", "", "{args.c}", "{args}", "{saga.id}"]
 )
 def test_an_identity_that_could_be_confused_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError):

@@ -94,7 +94,7 @@ def test_a_class_imported_twice_is_one_tool() -> None:
 
 
 def test_an_unknown_tool_is_named() -> None:
-    with pytest.raises(UnknownTool, match="no.such"):
+    with pytest.raises(UnknownTool, match=r"no\.such"):
         load(None).get("no.such")
 
 
