@@ -129,6 +129,7 @@ def test_a_snapshot_whose_secret_is_gone_is_not_rebuilt() -> None:
         ("retries = 5", "retries = -1", 9, "minimum"),
         ("timeout_s = 10", "timeout_s = 0", 8, "timeout_s"),
         ("settle_s = 30", "settle_s = nan", 12, "finite"),
+        ("minimum = 1", 'title = "\\u0000"', 17, "NUL"),
         ("minimum = 1", "default = 1979-05-27", 17, "in quotes"),
         ("minimum = 1", "maximum = 9007199254740993", 17, "2^53"),
         ("blast_radius =", "blast_radius = \nx =", 5, "Invalid value"),

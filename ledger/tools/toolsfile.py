@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from ledger.jsontext import MAX_INTEGER
+from ledger.jsontext import MAX_INTEGER, UNSTORABLE
 from ledger.tools.contract import Tool
 from ledger.tools.definitions import Builder, defined
 from ledger.tools.faults import DefinitionError, Fault, InvalidTools
@@ -76,6 +76,8 @@ def _odd_values(node: Any, path: Place) -> Iterator[tuple[Place, str]]:
         members = node.items() if isinstance(node, dict) else enumerate(node)
         for name, child in members:
             yield from _odd_values(child, (*path, name))
+    elif isinstance(node, str) and UNSTORABLE.search(node):
+        yield path, f"{path[-1]}: a NUL character cannot be stored"
     elif isinstance(node, float) and not math.isfinite(node):
         yield path, f"{path[-1]}: not a finite number"
     elif isinstance(node, int) and abs(node) > MAX_INTEGER:
