@@ -121,7 +121,14 @@ def test_a_schema_that_refers_to_itself_ends_with_the_value() -> None:
         "$defs": {"node": {"properties": {"n": {"default": 0}, "next": {"$ref": "#/$defs/node"}}}},
     }
     assert fits(schema, {"node": {"next": {}}}) == {"node": {"n": 0, "next": {"n": 0}}}
-    Schema({"$ref": "#"}).filled({})
+
+
+@pytest.mark.parametrize(
+    "loop", [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"not": {"$ref": "#"}}]
+)
+def test_a_schema_that_only_refers_to_itself_is_refused(loop: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match="leads to itself"):
+        Schema(loop)
 
 
 ARGS: dict[str, Any] = {"properties": {"a": {}, "b": {}}}

@@ -125,7 +125,7 @@ def test_a_snapshot_whose_secret_is_gone_is_not_rebuilt() -> None:
         ('tier = "pivot"', 'tier = "pivot"\nteir = 1', 5, "did you mean 'tier'"),
         ('tier = "pivot"', 'tier = "none"', 4, "is not one of"),
         ('tier = "pivot"', 'tier = "compensatable"', 4, "needs compensate"),
-        ("retries = 5", 'retries = "5"', 9, "not of type 'integer'"),
+        ("retries = 5", 'retries = "5"', 9, "must be integer"),
         ("retries = 5", "retries = -1", 9, "minimum"),
         ("timeout_s = 10", "timeout_s = 0", 8, "timeout_s"),
         ("settle_s = 30", "settle_s = nan", 12, "finite"),
@@ -141,6 +141,8 @@ def test_a_snapshot_whose_secret_is_gone_is_not_rebuilt() -> None:
         ('"string"', '"sting"', 16, "not a JSON Schema"),
         ("minimum = 1", 'minimum = "1"', 17, "not a JSON Schema"),
         ('type = "string"', '"$ref" = "http://example.com/x"', 16, "not local"),
+        ('type = "string"', '"$ref" = "#/properties/payment_intent"', 16, "leads to itself"),
+        ('type = "object"', '"$schema" = "http://json-schema.org/draft-07/schema#"', 14, "2020-12"),
         ('type = "string"', '"$ref" = "#/$defs/no"', 16, "leads nowhere"),
         ('method = "POST"', 'method = "SEND"', 19, "is not one of"),
         ('method = "GET"', 'method = "DELETE"', 24, "is not one of"),
@@ -170,6 +172,11 @@ def test_a_wrong_file_names_the_line_and_the_reason(
     assert old in DESIGN
     faults = faults_of(DESIGN.replace(old, new, 1))
     assert any(at == line and reason in text for at, text in faults), faults
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated() -> None:
+    text = DESIGN.replace('{ Authorization = "env:PAYMENTS_AUTH" }', '"Bearer sk_live_1"')
+    assert faults_of(text) == [(21, "payments.refund.execute.headers: must be object")]
 
 
 def test_a_missing_secret_names_the_variable_and_its_line() -> None:

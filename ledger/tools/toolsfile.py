@@ -101,6 +101,9 @@ def _shape_faults(document: dict[str, Any]) -> Iterator[tuple[Place, str]]:
 
 
 def _reason(error: ValidationError) -> str:
+    if error.validator == "type":  # without the value: it may be a secret in the wrong place
+        kinds = error.validator_value
+        return f"must be {kinds if isinstance(kinds, str) else ' or '.join(map(str, kinds))}"  # type: ignore[arg-type]
     message = str(error.message)
     return message if len(message) <= 200 else message[:200] + "…"
 
