@@ -43,8 +43,10 @@ def sends(raw: bytes) -> Answer:
             says("200 OK", b"\xe9", Content_Type="text/plain; charset=latin-1"),
             {"status": 200, "text": "é"},
         ),
-        (says("200 OK", b"x", Content_Type="text/plain; charset=no-such"), {
-            "status": 200, "text": "x"}),
+        (
+            says("200 OK", b"x", Content_Type="text/plain; charset=no-such"),
+            {"status": 200, "text": "x"},
+        ),
     ],
 )
 def test_a_2xx_is_done_with_its_body(answer: Answer, result: object) -> None:
@@ -154,16 +156,24 @@ def test_a_failed_tls_handshake_is_failed_because_nothing_was_sent() -> None:
     assert outcome.retryable
 
 
-def test_every_attempt_carries_the_key_and_no_connection_is_used_twice() -> None:
-    keeps = sends(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")
-    with target(keeps) as running:
+def test_every_attempt_carries_the_key_and_no_connection_or_cookie_is_used_twice() -> None:
+    still_open: list[socket.socket] = []
+
+    def keeps_open(connection: socket.socket) -> None:
+        # A second request on this connection would never be answered.
+        still_open.append(connection.dup())
+        connection.sendall(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")
+
+    keys = ["k1", "k2", "comp:k3"]
+    with target(keeps_open) as running:
         tool = tool_of(execute(running.url))
-        for key in ("k1", "k2", "comp:k3"):
-            assert isinstance(tool.run(call(key=key)), Done)
-        heads = [request.lower() for request in running.requests]
-    assert [b"idempotency-key: " + key in head for key, head in
-            zip((b"k1", b"k2", b"comp:k3"), heads, strict=True)] == [True] * 3
-    assert not any(b"cookie" in head for head in heads)
+        outcomes = [tool.run(call(key=key, timeout_s=1)) for key in keys]
+        heads = [request.lower().decode() for request in running.requests]
+    for connection in still_open:
+        connection.close()
+    assert [type(outcome) for outcome in outcomes] == [Done] * 3
+    assert all(f"idempotency-key: {k}\r\n" in head for k, head in zip(keys, heads, strict=True))
+    assert not any("cookie" in head for head in heads)
 
 
 def test_a_redirect_is_never_followed() -> None:
@@ -194,7 +204,7 @@ def probed(answer: Answer, more: str = "", **args: object) -> object:
         return sighting
 
 
-MATCH = "match = \"data[?key == {idempotency_key}] | [0]\""
+MATCH = 'match = "data[?key == {idempotency_key}] | [0]"'
 FOUND = b'{"data": [{"key": "other"}, {"key": "key-1", "id": "re_9"}]}'
 
 

@@ -2,7 +2,7 @@
 
 No connection is used twice. A kept connection that the target closes at the same moment
 breaks *after* the request was written, and the engine would have to call that unknown
-(rule 5.7): a handshake costs a millisecond, a needless unknown a probe or a person.
+(rule 5.7): a handshake costs milliseconds, a needless unknown a probe or a person.
 """
 
 from __future__ import annotations

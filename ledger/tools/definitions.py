@@ -123,6 +123,8 @@ class Builder:
         headers: dict[str, Template] = {}
         for name, text in node.get("headers", {}).items():
             with self._fault_at(*path, "headers", name):
+                if name.lower() in _OWN_HEADERS:
+                    raise DefinitionError(f"{name} is set by the console itself")
                 if variable := _ENV.match(text):
                     secrets[name] = self._secret(variable.group(1))
                 else:
@@ -146,8 +148,6 @@ class Builder:
         return value
 
     def _header(self, name: str, text: str, path: tuple[str, ...]) -> Template:
-        if name.lower() in _OWN_HEADERS:
-            raise DefinitionError(f"{name} is set by the console itself")
         if name.lower() in _SECRET_HEADERS:
             raise DefinitionError(
                 f'{name} carries a secret: write "env:NAME" and put the whole value there'

@@ -139,9 +139,10 @@ def _url(url: Template, scope: Mapping[str, Any]) -> str:
             # It would turn `DELETE /orders/{args.id}` into a DELETE of the collection.
             raise Unfilled(f"{part} is empty, which would change the path of the URL")
         text += value
-    path = text.partition("://")[2].partition("?")[0].split("/")[1:]
-    # Dots cannot be percent-encoded away (RFC 3986, 6.2.2.3): they would climb in the path.
-    if url.placeholders and not {".", ".."}.isdisjoint(unquote(part) for part in path):
+    path = unquote(text.partition("://")[2].partition("?")[0]).replace("\\", "/")
+    # Dots cannot be encoded away (RFC 3986, 6.2.2.3), and some targets decode %2F before they
+    # walk the path: either way the value would climb out of its place.
+    if url.placeholders and not {".", ".."}.isdisjoint(path.split("/")):
         raise Unfilled("a value would change the path of the URL (. or ..)")
     return text
 

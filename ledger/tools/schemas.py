@@ -15,6 +15,7 @@ from ledger.errors import InvalidArgs
 from ledger.jsontext import pointer
 from ledger.tools.faults import DefinitionError
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_FAULTS = 20
 MAX_FAULT_CHARS = 200
 # Keywords through which a schema can name properties that `properties` beside it does not.
@@ -86,8 +87,24 @@ def check_schema(schema: dict[str, Any]) -> None:
         raise DefinitionError(
             f"not a JSON Schema (2020-12): {_short(error.message)}", tuple(error.absolute_path)
         ) from None
+    if schema.get("$schema", DIALECT) != DIALECT:
+        raise DefinitionError(f"only {DIALECT} is read", ("$schema",))
     for path, reference in _references(schema, ()):
-        resolved(schema, reference, path)
+        if _is_loop(schema, resolved(schema, reference, path), frozenset()):
+            raise DefinitionError(f"{reference!r} leads to itself without going deeper", path)
+
+
+def _is_loop(schema: Any, node: Any, above: frozenset[int]) -> bool:
+    # Keywords that apply to the same value: a circle of them would never end.
+    if not isinstance(node, dict):
+        return False
+    if id(node) in above:
+        return True
+    parts = [part for word in ("allOf", "anyOf", "oneOf") for part in node.get(word, ())]
+    parts += [node[word] for word in ("not", "if", "then", "else") if word in node]
+    parts += node.get("dependentSchemas", {}).values()
+    parts += [resolved(schema, node[word]) for word in ("$ref", "$dynamicRef") if word in node]
+    return any(_is_loop(schema, part, above | {id(node)}) for part in parts)
 
 
 def _references(
@@ -131,7 +148,7 @@ def _told(error: ValidationError) -> Iterator[dict[str, str]]:
     elif word in ("additionalProperties", "unevaluatedProperties") and value is False:
         known = sorted(schema.get("properties", {}))
         strange = [n for n in sorted(instance.keys() - set(known)) if repr(n) in error.message]
-        told = f"is not known here; known are {', '.join(known)}"
+        told = f"is not known here; known are: {', '.join(known) or 'none'}"
         yield from (_fault([*path, name], told) for name in strange)
         if not strange:  # whatever the message looks like, a fault is never dropped
             yield _fault(path, error.message)
