@@ -53,6 +53,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
 ]
+if env.flag("SAGA_DEMO", default=False):  # set by `up --demo` for what it starts
+    INSTALLED_APPS.append("saga_console.demo")
 MIDDLEWARE = [
     "saga_console.middleware.ContentSecurityPolicy",
     "saga_console.middleware.PageSecurity",

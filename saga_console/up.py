@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -131,6 +131,7 @@ class Console:
         self.supervisor = Supervisor(Voice(["saga", "web", "relay", *self.workers, "demo"]))
         self.uses: list[ServerUse] = []
         self._looked_at = 0.0
+        self._end_demo: Callable[[], None] = lambda: None
 
     def run(self) -> int:
         """Everything, until it is told to stop. The exit status."""
@@ -192,11 +193,13 @@ class Console:
             boss.add(command("demo", *words, env=env, is_restarted=False))
 
     def _demo_environment(self) -> Mapping[str, str]:
+        """The demo's targets start before web and workers, which are told where they are."""
         if not (self.plan.demo or self.plan.once):
             return {}
         from saga_console import demo  # noqa: PLC0415  (its packages are the demo's alone)
 
-        return demo.environment(self.plan.port)
+        self._end_demo = demo.stop
+        return demo.prepare(self.home.root)
 
     def _stop(self) -> None:
         boss = self.supervisor
@@ -206,6 +209,7 @@ class Console:
         others = [child for name, child in by_name.items() if name not in {"web", "demo"}]
         groups = [[by_name[name]] for name in ("demo", "web") if name in by_name]
         boss.stop(*groups, others)
+        self._end_demo()
         for use in self.uses:
             use.release()
         if by_name:

@@ -62,7 +62,9 @@ def test_a_short_command_starts_the_servers_and_stops_them_again(home: Home) -> 
 
 def test_commands_side_by_side_never_stop_each_others_servers(home: Home) -> None:
     argv = [sys.executable, "manage.py", "shell", "-v", "0", "-c"]
-    code = "import time; from django.db import connection as c; time.sleep({}); c.ensure_connection()"
+    code = (
+        "import time; from django.db import connection as c; time.sleep({}); c.ensure_connection()"
+    )
     running = [
         subprocess.Popen(
             [*argv, code.format(seconds)],
