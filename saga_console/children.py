@@ -41,7 +41,8 @@ class Child:
     @property
     def output(self) -> int:
         """The descriptor of its stdout and stderr. It has been started."""
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         return self.process.stdout.fileno()
 
     def start(self) -> None:

@@ -43,7 +43,7 @@ def check_redis(url: str) -> str:
     except (redis.RedisError, ValueError) as error:
         raise UnfitPart(f"REDIS_URL: no answer: {_one_line(error)}") from None
     version = str(facts.get("redis_version", "0"))
-    if int(version.split(".")[0]) < _REDIS_AT_LEAST:
+    if int(version.partition(".")[0]) < _REDIS_AT_LEAST:
         raise UnfitPart(f"REDIS_URL: Redis {_REDIS_AT_LEAST} or newer is needed, this is {version}")
     # An eviction would drop a job's key while its queue still names it (rq#1955).
     policy = facts.get("maxmemory_policy", "noeviction")

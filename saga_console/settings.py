@@ -4,6 +4,7 @@ docs/operating.md lists every variable. Nothing is started here.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -140,7 +141,7 @@ REDIS_URL = env.text("REDIS_URL") or HOME.redis_url
 RQ_QUEUES = {
     "shifts": {
         "URL": REDIS_URL,
-        "DEFAULT_TIMEOUT": env.number("SAGA_SHIFT_TIMEOUT_S", 3600, at_least=60),
+        "DEFAULT_TIMEOUT": -1,  # a shift has a limit of its own; RQ killing it would help nobody
         "SERIALIZER": "rq.serializers.JSONSerializer",
         "REDIS_CLIENT_KWARGS": {"socket_connect_timeout": 5, "health_check_interval": 30},
     }
@@ -148,22 +149,43 @@ RQ_QUEUES = {
 # The relay rings inside no transaction of its own: enqueue at once, not after a commit.
 RQ = {"COMMIT_MODE": "auto"}
 
-# The console's own. Limits of the engine and of the gate are read where they are used.
+# What steps run, and who says yes
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
+
+# The engine. A lease outlives the tool's own timeout in any case; these are the floor.
+SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
+# "Not applied" counts when it is heard twice, this far apart.
+SAGA_PROBE_APART_S = env.seconds("SAGA_PROBE_APART_S", 5)
+# Retries that one saga may spend in all, unless it names its own number.
+SAGA_RETRY_BUDGET = env.number("SAGA_RETRY_BUDGET", 20)
+# Shifts at the same time: one for each worker.
+SAGA_SHIFTS = env.number("SAGA_SHIFTS", min(2, os.cpu_count() or 1), at_least=1)
+# Steps side by side in one shift: they wait on the network. Each holds no connection meanwhile.
+SAGA_SHIFT_THREADS = env.number("SAGA_SHIFT_THREADS", 16, at_least=1)
+# How long a shift waits for more work before it hands its worker back, and its longest stay.
+SAGA_SHIFT_LINGER_S = env.seconds("SAGA_SHIFT_LINGER_S", 60)
+SAGA_SHIFT_LIMIT_S = env.seconds("SAGA_SHIFT_LIMIT_S", 600, at_least=1)
+SAGA_SHIFT_LEASE_S = env.seconds("SAGA_SHIFT_LEASE_S", 10, at_least=1)
+# A ring that no worker has answered for this long is rung again.
+SAGA_RING_GRACE_S = env.seconds("SAGA_RING_GRACE_S", 3, at_least=1)
+# Requests that may block in `Prefer: wait` at once; the other web threads stay free.
+SAGA_WAITERS = env.number("SAGA_WAITERS", 48, at_least=1)
 
 # Static files: hashed names, compressed, cached for ever, served by the web process itself.
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = HOME.root / "static"
+# Whoever works on them wants them as they are on the disk now, without `collectstatic`.
+_FROM_SOURCE = env.flag("SAGA_STATIC_FROM_SOURCE", default=DEBUG)
+_HASHED = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+_PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": _PLAIN if _FROM_SOURCE else _HASHED},
 }
-# A page that is tested, or run without `collectstatic`, finds the plain file instead.
-WHITENOISE_MANIFEST_STRICT = False
-WHITENOISE_USE_FINDERS = env.flag("SAGA_STATIC_FROM_SOURCE", default=DEBUG)
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = _FROM_SOURCE
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 
 # Times are UTC in the database, in logs and in the API; pages show them to people.

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from saga_console.home import BASE_DIR, Home
 from saga_console.locks import try_lock
@@ -20,7 +21,7 @@ PATIENCE_S = 60.0
 
 def clean_env(home: Path, **more: str) -> dict[str, str]:
     """This environment without the test run's own servers."""
-    own = {"DATABASE_URL", "REDIS_URL", "PORT", "SAGA_HOME"}
+    own = {"DATABASE_URL", "REDIS_URL", "PORT", "SAGA_HOME", "SAGA_STATIC_FROM_SOURCE"}
     kept = {name: value for name, value in os.environ.items() if name not in own}
     return kept | {"SAGA_HOME": str(home), "PYTHONUNBUFFERED": "1"} | more
 
@@ -80,7 +81,7 @@ class Up:
                 stderr=subprocess.STDOUT,
             )
 
-    def __enter__(self) -> Up:
+    def __enter__(self) -> Self:
         eventually(lambda: "ready: http" in self.said() or not self.is_running(), "ready")
         assert self.is_running(), self.said()
         return self

@@ -87,7 +87,12 @@ def test_a_server_that_dies_is_started_again(home: Home, using_postgres: ServerU
 
 
 def test_a_user_that_is_killed_leaves_nothing_running(home: Home) -> None:
-    code = "from saga_console.servers import ensure_servers as e; e(); print('up', flush=True); input()"
+    code = """
+from saga_console.servers import ensure_servers
+ensure_servers()
+print('up', flush=True)
+input()
+"""
     user = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=BASE_DIR,

@@ -22,7 +22,7 @@ def test_c33_a_redis_that_may_evict_keys_is_refused(
 ) -> None:
     redis_client.config_set("maxmemory-policy", "allkeys-lru")
     try:
-        with pytest.raises(UnfitPart, match="maxmemory-policy is allkeys-lru.*noeviction"):
+        with pytest.raises(UnfitPart, match=r"maxmemory-policy is allkeys-lru.*noeviction"):
             check_redis(os.environ["REDIS_URL"])
         urls = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL")}
         refused = manage(tmp_path / "home", "up", "--port", "0", **urls)

@@ -29,6 +29,7 @@ def test_a_crashed_child_is_started_again_and_that_is_said(boss, capsys) -> None
     child = program("one", "import time; print('hello'); time.sleep(60)")
     boss.add(child)
     first = child.process
+    assert first is not None
     os.kill(first.pid, signal.SIGKILL)
     boss.run(until=lambda: child.process is not first and child.is_running)
     said = capsys.readouterr().out
@@ -38,6 +39,7 @@ def test_a_crashed_child_is_started_again_and_that_is_said(boss, capsys) -> None
 def test_a_child_that_keeps_failing_is_tried_less_and_less_often() -> None:
     child = program("one", "raise SystemExit(3)")
     child.start()
+    assert child.process is not None
     child.process.wait()
     assert [child.plan_restart() for _ in range(6)] == [0.2, 1.0, 2.0, 5.0, 10.0, 10.0]
 
@@ -60,7 +62,7 @@ time.sleep(60)
     one, two = program("one", code), program("two", code)
     boss.add(one)
     boss.add(two)
-    heard = []
+    heard: list[str] = []
     deadline = time.monotonic() + 20
     while len(heard) < 2 and time.monotonic() < deadline:
         boss.run(until=lambda: True)
@@ -81,4 +83,5 @@ def test_who_does_not_end_within_its_grace_is_killed(boss, capsys) -> None:
         boss._listen(0.2)
     boss.stop([child])
     assert "did not end within 0.3 s: killed" in capsys.readouterr().out
+    assert child.process is not None
     assert child.process.returncode == -signal.SIGKILL
