@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from saga_console import environment
@@ -125,11 +126,12 @@ def ensure_servers(home: Home | None = None) -> list[ServerUse]:
     missing = [name for name, variable in VARIABLE.items() if not environment.text(variable)]
     if missing:
         home.create()
-    uses = []
-    for name in missing:
-        use = ServerUse(home, name)
-        use.acquire()
+    uses = [ServerUse(home, name) for name in missing]
+    for use in uses:
         atexit.register(use.release)
-        uses.append(use)
+    # Side by side: a short command waits for both, and most of its time is theirs.
+    with ThreadPoolExecutor(max_workers=len(VARIABLE)) as pool:
+        list(pool.map(ServerUse.acquire, uses))
+    for name in missing:
         os.environ[VARIABLE[name]] = home.database_url if name == "postgres" else home.redis_url
     return uses

@@ -96,12 +96,16 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
 # Database
 def _database(url: str) -> dict[str, Any]:
+    wrong = env.BadSetting("DATABASE_URL", "postgresql://USER:PASSWORD@HOST:PORT/NAME is needed")
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise wrong
     try:
         given = conninfo_to_dict(url)
     except ProgrammingError as error:
         raise env.BadSetting("DATABASE_URL", str(error).strip()) from None
-    if not url.startswith(("postgresql://", "postgres://")) or not given.get("dbname"):
-        raise env.BadSetting("DATABASE_URL", "postgresql://USER:PASSWORD@HOST:PORT/NAME is needed")
+    if not given.get("dbname"):
+        raise wrong
+    options = f"{_SERVER_OPTIONS} {given.pop('options', '')}".strip()
     named = {field: str(given.pop(key, "")) for field, key in _DATABASE_FIELDS.items()}
     return named | {
         "ENGINE": "django.db.backends.postgresql",
@@ -109,7 +113,7 @@ def _database(url: str) -> dict[str, Any]:
         # a whole transition. It is looked at once a request, so a restarted server is noticed.
         "CONN_MAX_AGE": None,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": given | {"options": _SERVER_OPTIONS},
+        "OPTIONS": given | {"options": options},
     }
 
 
