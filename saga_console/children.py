@@ -8,7 +8,8 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Literal
 
 from saga_console.accounts import parent_death
 from saga_console.home import BASE_DIR
@@ -19,6 +20,10 @@ _BACKOFF_S = (0.2, 1.0, 2.0, 5.0, 10.0)
 _WELL_AFTER_S = 60.0
 
 
+# What its end means: a failure to repair, the end of the whole run, or nothing.
+AtItsEnd = Literal["restart", "stop", "carry on"]
+
+
 @dataclass(slots=True)
 class Child:
     """One program of the console. Times are of the monotonic clock, in seconds."""
@@ -27,12 +32,12 @@ class Child:
     argv: Sequence[str]
     env: Mapping[str, str]
     grace_s: float
-    is_restarted: bool = True
+    at_its_end: AtItsEnd = "restart"
     process: subprocess.Popen[bytes] | None = None
     unfinished_line: bytes = b""
     failures: int = 0
     started_at: float = 0.0
-    start_again_at: float | None = field(default=None)
+    start_again_at: float | None = None
 
     @property
     def is_running(self) -> bool:

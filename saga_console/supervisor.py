@@ -53,8 +53,8 @@ class Supervisor:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """SIGINT and SIGTERM ask for an orderly end; a second one ends everything at once."""
-        numbers = (signal.SIGINT, signal.SIGTERM)
+        """A signal asks for an orderly end (a closed terminal too); a second one kills."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = [signal.signal(number, self._on_signal) for number in numbers]
         try:
             yield
@@ -81,7 +81,7 @@ class Supervisor:
         """Go on until `until()` holds or somebody asks to stop."""
         while not self.is_stopping and not until():
             self._listen(_LOOK_S)
-            for child in self.children:
+            for child in tuple(self.children):
                 self._look_after(child)
 
     def _listen(self, seconds: float) -> None:
@@ -104,16 +104,27 @@ class Supervisor:
             return
         if child.start_again_at is None:
             self._repeat(child)
-            if not child.is_restarted:
-                self.exit_status = child.process.returncode
-                return
-            child.kill()  # what it had started would keep its port
-            delay = child.plan_restart()
-            self.voice.say(child.name, f"{child.ending()}; starting it again in {delay:g} s")
+            self._take_note_of_end(child)
         elif time.monotonic() >= child.start_again_at:
             if child.process.stdout:
                 child.process.stdout.close()
             child.start()
+
+    def _take_note_of_end(self, child: Child) -> None:
+        assert child.process is not None
+        if child.unfinished_line:
+            self.voice.say(child.name, child.unfinished_line.decode(errors="replace"))
+            child.unfinished_line = b""
+        child.kill()  # what it had started would keep its port
+        if child.at_its_end == "restart":
+            delay = child.plan_restart()
+            self.voice.say(child.name, f"{child.ending()}; starting it again in {delay:g} s")
+            return
+        self.children.remove(child)
+        if child.at_its_end == "stop":
+            self.exit_status = child.process.returncode
+        elif child.process.returncode:
+            self.voice.say(child.name, child.ending())
 
     def stop(self, *groups: Sequence[Child]) -> None:
         """Ask group after group to end; who outlives its grace is killed."""

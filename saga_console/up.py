@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from saga_console import environment, parts
-from saga_console.children import Child
+from saga_console.children import AtItsEnd, Child
 from saga_console.home import BASE_DIR, Home, HomeError
 from saga_console.locks import open_lock, try_lock
 from saga_console.servers import ServerUse, ensure_servers
@@ -27,6 +27,8 @@ _WEB_GRACE_S = 10
 # A stopped console's port is free again within moments of its web server's end.
 _PORT_FREE_WITHIN_S = 3.0
 _LOOK_AT_SERVERS_S = 1.0
+# Long enough for a busy small machine; then somebody should read what was said.
+_READY_WITHIN_S = 120.0
 
 
 class CannotStart(RuntimeError):
@@ -99,11 +101,16 @@ def web(plan: Plan, env: Mapping[str, str]) -> Child:
     return Child("web", argv, _named(env, "web"), grace_s=_WEB_GRACE_S + 5)
 
 
-def command(name: str, *words: str, env: Mapping[str, str], **how: float | bool) -> Child:
-    """A child that is one of our management commands; its output is never held back."""
+def command(
+    name: str,
+    *words: str,
+    env: Mapping[str, str],
+    grace_s: float = 10.0,
+    at_its_end: AtItsEnd = "restart",
+) -> Child:
+    """A child that is one of our management commands."""
     argv = [sys.executable, str(BASE_DIR / "manage.py"), *words]
-    grace = float(how.get("grace_s", 10.0))
-    return Child(name, argv, _named(env, name), grace, bool(how.get("is_restarted", True)))
+    return Child(name, argv, _named(env, name), grace_s, at_its_end)
 
 
 def _named(env: Mapping[str, str], name: str) -> dict[str, str]:
@@ -168,12 +175,11 @@ class Console:
 
     def _migrate(self) -> None:
         """In a process of its own, so that this one never holds a database connection."""
-        step = command("saga", "prepare_console", env=os.environ, is_restarted=False)
+        step = command("saga", "prepare_console", env=os.environ, at_its_end="stop")
         self.supervisor.add(step)
         self.supervisor.run()
         if self.supervisor.exit_status:
             raise CannotStart("the database could not be brought up to date (see above)")
-        self.supervisor.children.remove(step)
         self.supervisor.exit_status = None
 
     def _start_children(self) -> None:
@@ -184,13 +190,20 @@ class Console:
         grace = environment.number("SAGA_WORKER_GRACE_S", 30, at_least=1)
         for name in self.workers:
             boss.add(command(name, "worker", env=env, grace_s=grace))
-        boss.run(until=lambda: is_ready(self.plan.port, self.plan.host))
+        deadline = time.monotonic() + _READY_WITHIN_S
+        boss.run(until=lambda: self._is_ready_before(deadline))
         if boss.is_stopping:
             return
         boss.say(f"ready: {self.plan.address}")
         if self.plan.demo or self.plan.once:
             words = ["demo", "--port", str(self.plan.port), *(["--once"] if self.plan.once else [])]
-            boss.add(command("demo", *words, env=env, is_restarted=False))
+            ends: AtItsEnd = "stop" if self.plan.once else "carry on"
+            boss.add(command("demo", *words, env=env, at_its_end=ends))
+
+    def _is_ready_before(self, deadline: float) -> bool:
+        if time.monotonic() > deadline:
+            raise CannotStart(f"/readyz did not say yes within {_READY_WITHIN_S:.0f} s (see above)")
+        return is_ready(self.plan.port, self.plan.host)
 
     def _demo_environment(self) -> Mapping[str, str]:
         """The demo's targets start before web and workers, which are told where they are."""

@@ -45,7 +45,7 @@ def test_a_child_that_keeps_failing_is_tried_less_and_less_often() -> None:
 
 
 def test_output_comes_in_whole_lines_behind_a_padded_name(boss, capsys) -> None:
-    boss.add(program("one", "print('a', end=''); print('b'); print('é')", is_restarted=False))
+    boss.add(program("one", "print('a', end=''); print('b'); print('é')", at_its_end="stop"))
     boss.run()
     assert capsys.readouterr().out == "one  | ab\none  | é\n"
     assert boss.exit_status == 0
@@ -85,3 +85,10 @@ def test_who_does_not_end_within_its_grace_is_killed(boss, capsys) -> None:
     assert "did not end within 0.3 s: killed" in capsys.readouterr().out
     assert child.process is not None
     assert child.process.returncode == -signal.SIGKILL
+
+
+def test_a_child_whose_end_means_nothing_is_let_go(boss, capsys) -> None:
+    boss.add(program("one", "print('done')", at_its_end="carry on"))
+    boss.run(until=lambda: not boss.children)
+    assert boss.exit_status is None
+    assert capsys.readouterr().out == "one  | done\n"
