@@ -37,9 +37,7 @@ class SagaError(Exception):
     status: ClassVar[int]
     title: ClassVar[str]
 
-    def __init__(
-        self, detail: str, *, headers: dict[str, str] | None = None, **extra: Any
-    ) -> None:
+    def __init__(self, detail: str, *, headers: dict[str, str] | None = None, **extra: Any) -> None:
         super().__init__(detail)
         self.detail = detail
         self.headers = headers or {}

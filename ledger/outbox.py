@@ -12,8 +12,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 import django_rq
+import psycopg
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
 from ledger.gate import gate
@@ -77,7 +78,7 @@ def _alone(work: Callable[[], int | bool]) -> int | bool:
     """One item of a sweep; what goes wrong with it is told and does not stop the sweep."""
     try:
         return work()
-    except (DatabaseError, InterfaceError):
+    except (OperationalError, InterfaceError):
         raise
     except Exception:
         logger.exception("one item of a sweep failed")
@@ -96,7 +97,7 @@ def run_forever(is_stopping: Callable[[], bool]) -> None:
     while not is_stopping():
         try:
             turn.turn()
-        except (DatabaseError, InterfaceError, OSError) as error:
+        except (OperationalError, InterfaceError, OSError) as error:
             logger.warning("the database did not answer (%s); trying again", error)
             turn.forget_connections()
             time.sleep(POLL_S)
@@ -109,7 +110,7 @@ class RelayLoop:
     """What a relay remembers between turns: nothing that it could not do without."""
 
     def __init__(self) -> None:
-        self._ears = None
+        self._ears: psycopg.Connection | None = None
         self._next_sweep = 0.0
         self._next_anchor = time.monotonic() + ANCHOR_EVERY_S
 

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import psycopg
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, connection
+from django.db import InterfaceError, OperationalError, connection
 
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
@@ -65,7 +65,7 @@ class ShiftLoop:
             while not self._is_over(began):
                 try:
                     self._turn(pool)
-                except (DatabaseError, InterfaceError):
+                except (OperationalError, InterfaceError):
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
@@ -103,7 +103,7 @@ class ShiftLoop:
         """Write a batch; if the batch is refused, each alone, so that one cannot stop the rest."""
         try:
             record(self.shift, finished)
-        except (DatabaseError, InterfaceError):
+        except (OperationalError, InterfaceError):
             raise
         except Exception:
             if len(finished) == 1:
@@ -118,12 +118,29 @@ class ShiftLoop:
         if room <= 0:
             return False
         claimed_at = time.monotonic()
-        assignments = claim(self.shift, room)
+        assignments = self._claim(room)
         for assignment in assignments:
             self._running[assignment.token] = assignment
             pool.submit(self._call, assignment, claimed_at + assignment.lease_s * START_MARGIN)
         self.ran += len(assignments)
         return bool(assignments) and len(assignments) == room
+
+    def _claim(self, room: int) -> list[Assignment]:
+        """Claim many; if the batch is refused, one; and a message that no claim can take is set
+        aside for a while, so that one bad row at the head never stops the others (case C47)."""
+        try:
+            return claim(self.shift, room)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception:
+            logger.exception("a batch of claims was refused")
+        try:
+            return claim(self.shift, 1)
+        except (OperationalError, InterfaceError):
+            raise
+        except Exception as error:
+            shifts.set_aside(f"{type(error).__name__}: {error}")
+            return []
 
     def _call(self, assignment: Assignment, start_by: float) -> None:
         """In a thread of its own: the one place where the outside world is touched."""

@@ -138,9 +138,7 @@ STEP_FINISHED = frozenset(
     {_S.COMMITTED, _S.FAILED, _S.REJECTED, _S.CANCELLED, _S.COMPENSATED, _S.CORRECTED}
 )
 # Never ran, so there is nothing to undo.
-STEP_NOT_STARTED = frozenset(
-    {_S.WAITING, _S.AWAITING_APPROVAL, _S.CHANGE_REQUESTED, _S.QUEUED}
-)
+STEP_NOT_STARTED = frozenset({_S.WAITING, _S.AWAITING_APPROVAL, _S.CHANGE_REQUESTED, _S.QUEUED})
 # Something may be out in the world now.
 STEP_IN_DOUBT = frozenset({_S.EXECUTING, _S.UNKNOWN})
 # Once the effect is recorded, these can never hold again (a constraint in the database too).

@@ -14,8 +14,10 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +30,10 @@ _PASSES = (("dac_read_search", 2), ("dac_override", 1))
 
 class CannotDropRoot(RuntimeError):
     """The console is root and has no way to run PostgreSQL as somebody else."""
+
+
+class NotOurs(RuntimeError):
+    """A folder that the servers need is in the hands of another account."""
 
 
 def is_root() -> bool:
@@ -62,12 +68,21 @@ def _create_account() -> pwd.struct_passwd:
 
 
 def hand_over(path: Path) -> None:
-    """Make a folder and give it to the server's account, closed to everybody else."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Make a folder and give it to the server's account, closed to everybody else.
+
+    In a temporary folder anybody may have put something there first: what is not ours, or is
+    a link, is refused rather than taken over.
+    """
+    account = server_account()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in {os.geteuid(), account.pw_uid}:
+        raise NotOurs(f"{path} belongs to somebody else: remove it, or choose another SAGA_HOME")
     if is_root():
-        account = server_account()
-        os.chown(path, account.pw_uid, account.pw_gid)
-    os.chmod(path, 0o700)
+        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
+    path.chmod(0o700)
 
 
 def command_for_server(argv: Sequence[str], *, dies_with_parent: signal.Signals) -> list[str]:

@@ -147,7 +147,7 @@ class Postgres:
             lines = (self.data / "postmaster.pid").read_text(encoding="utf-8").splitlines()
         except OSError:
             return False
-        return len(lines) >= 8 and lines[7].strip() == "ready"  # noqa: PLR2004
+        return len(lines) >= 8 and lines[7].strip() == "ready"
 
     def furnish(self) -> None:
         """The application's role is no superuser: it cannot switch triggers off."""

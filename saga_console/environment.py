@@ -38,6 +38,20 @@ def number(name: str, default: int, *, at_least: int = 0) -> int:
     return value
 
 
+def seconds(name: str, default: float, *, at_least: float = 0.0) -> float:
+    """A time in seconds, fractions allowed."""
+    given = text(name)
+    if not given:
+        return default
+    try:
+        value = float(given)
+    except ValueError:
+        raise BadSetting(name, f"seconds are needed, not {given!r}") from None
+    if not at_least <= value < float("inf"):
+        raise BadSetting(name, f"must be {at_least:g} or more, not {given}")
+    return value
+
+
 def flag(name: str, *, default: bool) -> bool:
     """One of 1/true/yes/on or 0/false/no/off, in any case."""
     given = text(name).lower()

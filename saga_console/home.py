@@ -115,5 +115,5 @@ def log_file(name: str, home: Home) -> Path:
     path = home.log / f"{name}.log"
     with suppress(FileNotFoundError):
         if path.stat().st_size > _LOG_BYTES:
-            os.replace(path, path.with_suffix(".log.1"))
+            path.replace(path.with_suffix(".log.1"))
     return path

@@ -74,7 +74,7 @@ class Keeper:
         while (pid := self.server.leftover_pid()) is not None:
             if time.monotonic() > deadline:
                 raise DidNotStart(f"process {pid} still runs on this home and does not stop")
-            if time.monotonic() - asked > 10:  # noqa: PLR2004
+            if time.monotonic() - asked > 10:
                 os.kill(pid, self.server.stop_signal)
                 asked = time.monotonic()
             time.sleep(0.05)
@@ -104,7 +104,7 @@ class Keeper:
             if try_lock(users, fcntl.LOCK_EX):
                 return
             if self.child is not None and self.child.poll() is not None:
-                if time.monotonic() - started > 60:  # noqa: PLR2004
+                if time.monotonic() - started > 60:
                     failures = 0
                 print(f"{self.server.name} ended ({self.child.returncode}); starting it again")
                 time.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])

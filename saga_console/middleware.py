@@ -47,7 +47,7 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 class PagesOnly:
     """Mixed into a middleware: it does not see requests for the API."""
 
-    get_response: GetResponse
+    get_response: Any
 
     def __call__(self, request: HttpRequest) -> Any:
         if request.path_info.startswith(API_PREFIX):

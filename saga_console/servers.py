@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from saga_console import environment
@@ -39,10 +40,24 @@ class ServerUse:
             if not lock_within(users, fcntl.LOCK_SH, _STOPPED_WITHIN_S):
                 raise HomeError(f"the {self.name} of {self.home.root} is stopping and does not end")
             self._users = users
-            if not self._is_kept():
-                self._start_keeper()
+            try:
+                if not self.is_kept():
+                    self._start_keeper()
+            except HomeError:
+                self._drop()
+                raise
 
-    def _is_kept(self) -> bool:
+    def look_after(self) -> bool:
+        """Start the server again if its keeper was killed. True when that was needed."""
+        if self._users is None or self.is_kept():
+            return False
+        with locked(self.home.run / f"{self.name}.start.lock", _READY_WITHIN_S):
+            if not self.is_kept():
+                self._start_keeper()
+        return True
+
+    def is_kept(self) -> bool:
+        """Whether a keeper is there: it starts, restarts and stops the server."""
         owner = open_lock(self.home.run / f"{self.name}.keeper.lock")
         try:
             return not try_lock(owner, fcntl.LOCK_SH)
@@ -69,7 +84,6 @@ class ServerUse:
             ready, _, _ = select.select([pipe], [], [], _READY_WITHIN_S)
             said = pipe.readline().decode(errors="replace").strip() if ready else "no answer"
         if said != "ready":
-            self._drop()
             raise HomeError(f"{self.name} did not start: {said or f'see {self.home.log}'}")
 
     def _drop(self) -> None:
@@ -87,7 +101,7 @@ class ServerUse:
 
     def _wait_if_last(self) -> None:
         began = last_seen_alone = time.monotonic()
-        while time.monotonic() - began < _STOPPED_WITHIN_S and self._is_kept():
+        while time.monotonic() - began < _STOPPED_WITHIN_S and self.is_kept():
             users = open_lock(self.home.run / f"{self.name}.users.lock")
             keeper_is_stopping = not try_lock(users, fcntl.LOCK_SH)
             os.close(users)
@@ -112,11 +126,12 @@ def ensure_servers(home: Home | None = None) -> list[ServerUse]:
     missing = [name for name, variable in VARIABLE.items() if not environment.text(variable)]
     if missing:
         home.create()
-    uses = []
-    for name in missing:
-        use = ServerUse(home, name)
-        use.acquire()
+    uses = [ServerUse(home, name) for name in missing]
+    for use in uses:
         atexit.register(use.release)
-        uses.append(use)
+    # Side by side: a short command waits for both, and most of its time is theirs.
+    with ThreadPoolExecutor(max_workers=len(VARIABLE)) as pool:
+        list(pool.map(ServerUse.acquire, uses))
+    for name in missing:
         os.environ[VARIABLE[name]] = home.database_url if name == "postgres" else home.redis_url
     return uses

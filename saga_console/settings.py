@@ -4,6 +4,7 @@ docs/operating.md lists every variable. Nothing is started here.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -53,6 +54,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
 ]
+if env.flag("SAGA_DEMO", default=False):  # set by `up --demo` for what it starts
+    INSTALLED_APPS.append("saga_console.demo")
 MIDDLEWARE = [
     "saga_console.middleware.ContentSecurityPolicy",
     "saga_console.middleware.PageSecurity",
@@ -93,12 +96,16 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
 # Database
 def _database(url: str) -> dict[str, Any]:
+    wrong = env.BadSetting("DATABASE_URL", "postgresql://USER:PASSWORD@HOST:PORT/NAME is needed")
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise wrong
     try:
         given = conninfo_to_dict(url)
     except ProgrammingError as error:
         raise env.BadSetting("DATABASE_URL", str(error).strip()) from None
-    if not url.startswith(("postgresql://", "postgres://")) or not given.get("dbname"):
-        raise env.BadSetting("DATABASE_URL", "postgresql://USER:PASSWORD@HOST:PORT/NAME is needed")
+    if not given.get("dbname"):
+        raise wrong
+    options = f"{_SERVER_OPTIONS} {given.pop('options', '')}".strip()
     named = {field: str(given.pop(key, "")) for field, key in _DATABASE_FIELDS.items()}
     return named | {
         "ENGINE": "django.db.backends.postgresql",
@@ -106,7 +113,7 @@ def _database(url: str) -> dict[str, Any]:
         # a whole transition. It is looked at once a request, so a restarted server is noticed.
         "CONN_MAX_AGE": None,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": given | {"options": _SERVER_OPTIONS},
+        "OPTIONS": given | {"options": options},
     }
 
 
@@ -138,7 +145,7 @@ REDIS_URL = env.text("REDIS_URL") or HOME.redis_url
 RQ_QUEUES = {
     "shifts": {
         "URL": REDIS_URL,
-        "DEFAULT_TIMEOUT": env.number("SAGA_SHIFT_TIMEOUT_S", 3600, at_least=60),
+        "DEFAULT_TIMEOUT": -1,  # a shift has a limit of its own; RQ killing it would help nobody
         "SERIALIZER": "rq.serializers.JSONSerializer",
         "REDIS_CLIENT_KWARGS": {"socket_connect_timeout": 5, "health_check_interval": 30},
     }
@@ -166,22 +173,43 @@ SAGA_RETRY_BUDGET = env.number("SAGA_RETRY_BUDGET", 20)
 # Two "not applied" of a probe must be at least this far apart.
 SAGA_PROBE_APART_S = env.number("SAGA_PROBE_APART_S", 1)
 
-# The console's own.
+# What steps run, and who says yes
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
+
+# The engine. A lease outlives the tool's own timeout in any case; these are the floor.
+SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
+# "Not applied" counts when it is heard twice, this far apart.
+SAGA_PROBE_APART_S = env.seconds("SAGA_PROBE_APART_S", 5)
+# Retries that one saga may spend in all, unless it names its own number.
+SAGA_RETRY_BUDGET = env.number("SAGA_RETRY_BUDGET", 20)
+# Shifts at the same time: one for each worker.
+SAGA_SHIFTS = env.number("SAGA_SHIFTS", min(2, os.cpu_count() or 1), at_least=1)
+# Steps side by side in one shift: they wait on the network. Each holds no connection meanwhile.
+SAGA_SHIFT_THREADS = env.number("SAGA_SHIFT_THREADS", 16, at_least=1)
+# How long a shift waits for more work before it hands its worker back, and its longest stay.
+SAGA_SHIFT_LINGER_S = env.seconds("SAGA_SHIFT_LINGER_S", 60)
+SAGA_SHIFT_LIMIT_S = env.seconds("SAGA_SHIFT_LIMIT_S", 600, at_least=1)
+SAGA_SHIFT_LEASE_S = env.seconds("SAGA_SHIFT_LEASE_S", 10, at_least=1)
+# A ring that no worker has answered for this long is rung again.
+SAGA_RING_GRACE_S = env.seconds("SAGA_RING_GRACE_S", 3, at_least=1)
+# Requests that may block in `Prefer: wait` at once; the other web threads stay free.
+SAGA_WAITERS = env.number("SAGA_WAITERS", 48, at_least=1)
 
 # Static files: hashed names, compressed, cached for ever, served by the web process itself.
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = HOME.root / "static"
+# Whoever works on them wants them as they are on the disk now, without `collectstatic`.
+_FROM_SOURCE = env.flag("SAGA_STATIC_FROM_SOURCE", default=DEBUG)
+_HASHED = "whitenoise.storage.CompressedManifestStaticFilesStorage"
+_PLAIN = "django.contrib.staticfiles.storage.StaticFilesStorage"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": _PLAIN if _FROM_SOURCE else _HASHED},
 }
-# A page that is tested, or run without `collectstatic`, finds the plain file instead.
-WHITENOISE_MANIFEST_STRICT = False
-WHITENOISE_USE_FINDERS = env.flag("SAGA_STATIC_FROM_SOURCE", default=DEBUG)
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = _FROM_SOURCE
 WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 
 # Times are UTC in the database, in logs and in the API; pages show them to people.

@@ -17,13 +17,18 @@ import django
 import psycopg
 import pytest
 import redis
+from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg.conninfo import conninfo_to_dict
 
 # Before Django reads its settings: this run never touches the home of a console that is used.
 _HOME = Path(tempfile.mkdtemp(prefix="saga-test-"))
+(_HOME / "static").mkdir()
 os.environ["SAGA_HOME"] = str(_HOME)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
 os.environ.setdefault("SECRET_KEY", "only-for-tests")
+os.environ.setdefault("SAGA_STATIC_FROM_SOURCE", "1")
+# Playwright's sync API runs an event loop in this thread, where Django would refuse the ORM.
+os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 
 django.setup()
 
@@ -61,7 +66,7 @@ def servers(saga_home: Home) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(servers, django_db_setup, django_db_blocker) -> None:  # type: ignore[no-untyped-def]
+def django_db_setup(servers, django_db_setup, django_db_blocker) -> None:
     """pytest-django empties tables with TRUNCATE after a `transaction=True` test.
 
     The ledger refuses TRUNCATE, so exactly those triggers sleep, in the test database only.
@@ -85,7 +90,7 @@ def redis_client(servers: None) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def console_env(db, servers: None) -> dict[str, str]:  # type: ignore[no-untyped-def]
+def console_env(db, servers: None) -> dict[str, str]:
     """The environment for a process that shall work on this test's database and Redis.
 
     Use it with `transactional_db`: another process sees only what is committed.
@@ -96,3 +101,55 @@ def console_env(db, servers: None) -> dict[str, str]:  # type: ignore[no-untyped
     where = f"host={part['host']}&port={given.get('port', 5432)}"
     name = settings.DATABASES["default"]["NAME"]  # pytest-django has put the test's name here
     return os.environ | {"DATABASE_URL": f"postgresql://{login}@/{name}?{where}"}
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+_browser_tests_left_out: list[str] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a Chromium the browser tests cannot run; that is said, never hidden."""
+    if CHROMIUM:
+        return
+    left_out = [item for item in items if item.get_closest_marker("browser")]
+    if left_out and os.environ.get("REQUIRE_BROWSER"):
+        raise pytest.UsageError("REQUIRE_BROWSER is set and there is no chromium here")
+    _browser_tests_left_out.extend(item.nodeid for item in left_out)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _browser_tests_left_out:
+        terminalreporter.section("BROWSER TESTS DID NOT RUN", sep="!", red=True, bold=True)
+        terminalreporter.line(f"no chromium here; {len(_browser_tests_left_out)} left out:")
+        for name in _browser_tests_left_out:
+            terminalreporter.line(f"  {name}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One headless Chromium for the run. Tests that use it carry `@pytest.mark.browser`."""
+    with sync_playwright() as playwright:
+        # Chromium's sandbox cannot be set up by root, which is who runs a container.
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browser_page(chromium: Browser) -> Iterator[Page]:
+    """A fresh, empty profile; a script error or a breach of the CSP on any page fails the test."""
+    context = chromium.new_context()
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console",
+        lambda message: wrong.append(message.text) if message.type == "error" else None,
+    )
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+    assert not wrong, wrong

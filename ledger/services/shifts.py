@@ -40,6 +40,16 @@ SELECT count(*) AS rows, coalesce(extract(epoch FROM clock_timestamp() - min(w.d
 FROM (SELECT o.due_at FROM ledger_outboxmessage o WHERE {TAKEABLE}
     ORDER BY o.due_at, o.id LIMIT 100) AS w
 """  # noqa: S608 - the condition is ours
+# The message that a claim of one would take; it waits longer each time it is refused.
+SET_ASIDE = f"""
+UPDATE ledger_outboxmessage SET parked_why = %s,
+    due_at = clock_timestamp() + least(60, 1 + 2 * extract(epoch FROM
+        clock_timestamp() - created_at)) * interval '1 second'
+WHERE id = (
+    SELECT o.id FROM ledger_outboxmessage o WHERE {TAKEABLE}
+    ORDER BY o.due_at, o.id LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+"""  # noqa: S608 - the condition is ours
 LIVE = """
 SELECT count(*) FILTER (WHERE started_at IS NOT NULL) AS alive,
     count(*) FILTER (WHERE started_at IS NULL) AS rung
@@ -88,3 +98,8 @@ def waiting() -> Any:
 def live() -> Any:
     """Shifts by their leases: `alive` at work, `rung` on their way."""
     return storage.row(LIVE)
+
+
+def set_aside(why: str) -> None:
+    """Put off the message at the head, which no claim could take; it shows `why`."""
+    storage.execute(SET_ASIDE, [why[:2000]])

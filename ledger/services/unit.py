@@ -102,7 +102,14 @@ class Unit:
     # -- facts and states -------------------------------------------------------------
 
     def entry(
-        self, saga: SagaRow, kind: str, step: StepRow | str = "", *, actor: str = "", **payload: Any
+        self,
+        saga: SagaRow,
+        kind: str,
+        step: StepRow | str = "",
+        /,
+        *,
+        actor: str = "",
+        **payload: Any,
     ) -> int:
         """Add a fact; its number within the saga. `payload` holds JSON values only."""
         saga.head_seq += 1
@@ -117,7 +124,7 @@ class Unit:
         )
         return saga.head_seq
 
-    def move(self, step: StepRow, state: StepState, kind: str, **payload: Any) -> int:
+    def move(self, step: StepRow, state: StepState, kind: str, /, **payload: Any) -> int:
         """Change a step's state and tell of it; the number of the entry."""
         step.state = state
         step.dirty = True
@@ -126,7 +133,7 @@ class Unit:
                 self._unclaimed.append(str(step.id))
         return self.entry(self.sagas[step.saga_id], kind, step, state=state.value, **payload)
 
-    def move_saga(self, saga: SagaRow, state: SagaState, kind: str, **payload: Any) -> None:
+    def move_saga(self, saga: SagaRow, state: SagaState, kind: str, /, **payload: Any) -> None:
         """Change a saga's state and tell of it."""
         saga.state = state
         saga.dirty = True

@@ -1,0 +1,92 @@
+# `make` prints this help. Everything here is what the gate runs too; nothing else is needed.
+VENV ?= .venv
+PYTHON ?= python3
+ARGS ?=
+BIN := $(VENV)/bin
+CHROMIUM := $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo dev seed reset fix check lint test browser bench vendor lock
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Stamps: an environment is filled again only when its requirements have changed.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made requirements/runtime.txt requirements/demo.txt
+	$(PIP) -r requirements/runtime.txt -r requirements/demo.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
+	$(PIP) -r requirements/runtime.txt -r requirements/demo.txt -r requirements/dev.txt
+	@touch $@
+
+setup: $(VENV)/.dev browser ## everything for working on it, browser included
+
+demo: $(VENV)/.demo ## the whole console with four stories on real targets (ARGS=--once, PORT=…)
+	$(BIN)/python manage.py up --demo $(ARGS)
+
+dev: $(VENV)/.dev ## the console from source: pages and static files as they are on the disk
+	DEBUG=1 $(BIN)/python manage.py up $(ARGS)
+
+seed: $(VENV)/.demo ## fill this home with sagas in every state; repeatable
+	$(BIN)/python manage.py seed $(ARGS)
+
+reset: ## forget this home (SAGA_HOME, var/ by default): all data is deleted
+	@home="$${SAGA_HOME:-var}"; \
+	if [ -e "$$home/run/up.lock" ] && ! flock --nonblock "$$home/run/up.lock" true; then \
+		echo "$$home is in use: stop the console first" >&2; exit 1; fi; \
+	rm -rf "$$home"
+
+fix: $(VENV)/.dev ## format, and repair what can be repaired
+	$(BIN)/ruff check --fix --quiet . || true
+	$(BIN)/ruff format --quiet .
+	if [ -d templates ]; then $(BIN)/djlint templates --reformat --quiet || true; fi
+
+check: lint test ## the gate: everything that must hold before a merge
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy manage.py saga_console approvals ledger tests
+	$(BIN)/lint-imports
+	$(BIN)/djlint templates --lint --quiet
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	SECURE=1 $(BIN)/python manage.py check --deploy --fail-level WARNING
+
+test: setup ## every test, browser included (ARGS="-k name")
+	$(BIN)/python -m pytest $(ARGS)
+
+# The browser tests need a Chromium of the system. Without one they say so, loudly;
+# REQUIRE_BROWSER=1 makes that an error.
+browser:
+ifeq ($(CHROMIUM),)
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing chromium for the browser tests"; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
+			--no-install-recommends chromium >/dev/null; \
+	else \
+		echo "*** no chromium here: browser tests will not run (apt install chromium)" >&2; \
+		[ -z "$$REQUIRE_BROWSER" ]; \
+	fi
+endif
+
+bench: $(VENV)/.demo ## p50/p99 of one caller and steps/s of sixteen, beside this machine's commits
+	$(BIN)/python bench/bench.py $(ARGS)
+
+# Committed, so that nobody needs npm to use or to work on the console.
+HTMX := 2.0.11
+vendor: ## fetch the pinned browser libraries again
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	npm pack --silent --pack-destination "$$folder" htmx.org@$(HTMX) >/dev/null && \
+	tar -xzf "$$folder/htmx.org-$(HTMX).tgz" -C "$$folder" && \
+	mkdir -p static/vendor/htmx && \
+	cp "$$folder/package/dist/htmx.min.js" "$$folder/package/LICENSE" static/vendor/htmx/
+
+lock: $(VENV)/.dev ## compile requirements/*.in again (needs uv)
+	requirements/lock.sh
