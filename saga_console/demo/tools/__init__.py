@@ -1,0 +1,11 @@
+"""The demo's Python tools: AWS through boto3, mail through smtplib.
+
+Each stamps its key on its effect where the target lets it, so that the probe finds exactly
+this effect. Found with the app `saga_console.demo`, which is installed only with SAGA_DEMO=1.
+Settle times are short because targets on the same machine answer at once; a real tool says
+how long its target may take to show what it has done.
+"""
+
+from saga_console.demo.tools import dns, machines, mail, orders
+
+__all__ = ["dns", "machines", "mail", "orders"]
