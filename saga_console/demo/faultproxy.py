@@ -4,19 +4,26 @@ The proxy stands in front of the payment server and passes everything on. Armed,
 the next matching request on in full, waits until the target has answered, and then cuts the
 connection to the client instead of passing the answer. To the client that is exactly what a
 crashed load balancer looks like, and nothing in it tells whether the effect happened.
+
+It is armed in its own process (`FaultProxy.cut_next`) or from another one (`cut_next`), over
+paths below `/-/` that the payment server does not have.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
+import httpx
+
 # Longer than any call of the demo; a target that hangs must not hold the proxy for ever.
 UPSTREAM_TIMEOUT_S = 30.0
+CONTROL = "/-/cuts"
 # Belong to one connection, not to the message (RFC 9110, 7.6.1).
 HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"}
@@ -31,7 +38,7 @@ class Cut:
     method: str
     path: str
     status: int
-    body: bytes
+    body: str
 
 
 class FaultProxy:
@@ -75,6 +82,19 @@ class FaultProxy:
             return False
 
 
+def cut_next(proxy_url: str, method: str, path_prefix: str) -> None:
+    """Arm a proxy that runs in another process."""
+    armed = {"method": method, "path_prefix": path_prefix}
+    httpx.post(proxy_url + CONTROL, json=armed, trust_env=False).raise_for_status()
+
+
+def cuts(proxy_url: str) -> list[Cut]:
+    """What a proxy in another process has cut off so far."""
+    answer = httpx.get(proxy_url + CONTROL, trust_env=False)
+    answer.raise_for_status()
+    return [Cut(**cut) for cut in answer.json()]
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
@@ -90,6 +110,9 @@ class _Wire(BaseHTTPRequestHandler):
 
     def pass_on(self) -> None:
         proxy = cast(_Server, self.server).proxy
+        if self.path == CONTROL:
+            self._control(proxy)
+            return
         cut = proxy.take_cut(self.command, self.path)
         try:
             status, headers, body = self._ask(proxy.upstream)
@@ -98,9 +121,21 @@ class _Wire(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if cut:
-            proxy.cuts.append(Cut(self.command, self.path, status, body))
+            text = body.decode("utf-8", "replace")
+            proxy.cuts.append(Cut(self.command, self.path, status, text))
             self.close_connection = True
             return
+        self._answer(status, headers, body)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on
+
+    def _control(self, proxy: FaultProxy) -> None:
+        if self.command == "POST":
+            proxy.cut_next(**json.loads(self._body()))
+        cuts = json.dumps([asdict(cut) for cut in proxy.cuts]).encode()
+        self._answer(200, [("Content-Type", "application/json")], cuts)
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response_only(status)
         for name, value in headers:
             if name.lower() not in HOP_BY_HOP:
@@ -110,10 +145,11 @@ class _Wire(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _ask(self, upstream: tuple[str, int]) -> tuple[int, list[tuple[str, str]], bytes]:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         wire = http.client.HTTPConnection(*upstream, timeout=UPSTREAM_TIMEOUT_S)
         with contextlib.closing(wire):
             wire.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)

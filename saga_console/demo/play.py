@@ -1,7 +1,7 @@
 """The demo, told line by line: four stories, an operator, and a table of what is true.
 
-The supervisor calls, in this order: `prepare` (before web and workers start, which get its
-answer as environment), `main` (once the console is ready), `stop`.
+In this order: `prepare` (before web and workers start, which get its answer as environment),
+`main` (once the console is ready; in any process with that environment), `stop`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from saga_console.demo import people, shop, table
+from saga_console.demo import faultproxy, people, shop, table
 from saga_console.demo.approver import Approver
-from saga_console.demo.targets import PAYMENTS_KEY, World
+from saga_console.demo.targets import PAYMENTS_KEY, Addresses, World
 
 AGENT = Path(__file__).with_name("agent.py")
 TOOLS = Path(__file__).with_name("tools") / "tools.toml"
@@ -34,14 +34,14 @@ STORIES = {
 
 
 class NotPrepared(RuntimeError):
-    """`main` was called before `prepare`."""
+    """`main` was called without `prepare`."""
 
 
 @dataclass
 class Demo:
-    """One run: the outside world and the names that make this run its own."""
+    """One run: the outside world and what makes this run's names its own."""
 
-    world: World
+    at: Addresses
     run: str = field(default_factory=lambda: secrets.token_hex(3))
     _print: threading.Lock = field(default_factory=threading.Lock)
 
@@ -52,7 +52,7 @@ class Demo:
 
     def play(self, base_url: str, token: str, story: str) -> dict[str, Any]:
         """Let the agent, a process of its own, act one story; what it asked for, or {}."""
-        facts = self.world.home / f"{story}.json"
+        facts = self.at.home / f"{story}.json"
         facts.unlink(missing_ok=True)
         command = [sys.executable, "-P", str(AGENT), story, "--run", self.run]
         environment = {**os.environ, "SAGA_URL": base_url, "SAGA_TOKEN": token}
@@ -72,64 +72,75 @@ class Demo:
 
     def play_all(self, base_url: str, token: str) -> list[table.Row]:
         """The four stories, and their rows."""
-        shop.place_orders(self.world, f"R-{self.run}", f"M-{self.run}")
+        shop.place_orders(self.at, f"R-{self.run}", f"M-{self.run}")
         rows = []
         for number, (story, about) in enumerate(STORIES.items(), start=1):
             print(f"\n{number} · {story}: {about}", flush=True)
             if story == "ambiguous":
-                self.world.proxy.cut_next("POST", "/v1/refunds")
+                faultproxy.cut_next(self.at.proxy_url, "POST", "/v1/refunds")
             facts = self.play(base_url, token, story)
             if story == "refund" and facts:
                 again = self.play(base_url, token, "restarted")
                 facts["asked"] = facts["asked"] + again["asked"] if again else None
-            rows.append(table.row(self.world, story, facts))
+            rows.append(table.row(self.at, story, facts))
         return rows
 
 
-_demo: Demo | None = None
+_world: World | None = None
 
 
 def prepare(home: Path) -> dict[str, str]:
     """Start the targets with their state in `home/demo`; the environment for every child."""
-    global _demo
-    world = World.start(home / "demo")
-    _demo = Demo(world)
-    shop.open_shop(world)
-    tools = world.home / "tools.toml"
-    tools.write_text(TOOLS.read_text().replace(WRITTEN_ADDRESS, world.proxy.url))
+    global _world
+    _world = World.start(home / "demo")
+    at = _world.at
+    shop.open_shop(at)
+    tools = at.home / "tools.toml"
+    tools.write_text(TOOLS.read_text().replace(WRITTEN_ADDRESS, at.proxy_url))
     return {
         "SAGA_DEMO": "1",
+        "SAGA_DEMO_HOME": str(at.home),
         "SAGA_TOOLS": str(tools),
         "SAGA_DEMO_PAYMENTS_AUTH": f"Bearer {PAYMENTS_KEY}",
-        "SAGA_DEMO_CLOUD_URL": world.cloud_url,
-        "SAGA_DEMO_MAIL": f"127.0.0.1:{world.mail_port}",
+        "SAGA_DEMO_CLOUD_URL": at.cloud_url,
+        "SAGA_DEMO_MAIL": f"127.0.0.1:{at.mailbox_port}",
     }
 
 
-def main(once: bool, port: int, base_url: str) -> int:
-    """Play the stories against the console at `base_url`; 0 when every row is right.
+def stop() -> None:
+    """Stop the targets. Harmless when they were never started."""
+    global _world
+    world, _world = _world, None
+    if world is not None:
+        world.stop()
 
-    Not `once`: two requests are left for a person, and the answer is 0 as long as they are.
+
+def main(once: bool, port: int, base_url: str = "") -> int:
+    """Play the stories against the console on `port`; 0 when every row is right.
+
+    In the process of `prepare`, or in another one that has its environment. Not `once`: two
+    requests are left for a person, the way in is printed, and the answer is 0.
     """
-    if _demo is None:
-        raise NotPrepared("the demo's targets were not started; call prepare first")
+    base_url = base_url or f"http://127.0.0.1:{port}"
+    demo = Demo(_addresses())
     agent = people.agent_token()
     olivia = people.operator("olivia", "approvers")
-    with Approver(base_url, olivia.token, lambda line: _demo.say("olivia", line)):
-        rows = _demo.play_all(base_url, agent)
+    with Approver(base_url, olivia.token, lambda line: demo.say("olivia", line)):
+        rows = demo.play_all(base_url, agent)
     print("\n" + table.render(rows), flush=True)
     if once:
         return 0 if all(row.ok for row in rows) else 1
     print("\nTwo customers wait for you", flush=True)
-    _demo.play(base_url, agent, "waiting")
+    demo.play(base_url, agent, "waiting")
     crew = [olivia, people.operator("oskar", "oncall"), people.operator("vera", "viewers")]
     print("\n" + people.welcome(base_url, crew, agent), flush=True)
     return 0
 
 
-def stop() -> None:
-    """Stop the targets. Harmless when they were never started."""
-    global _demo
-    demo, _demo = _demo, None
-    if demo is not None:
-        demo.world.stop()
+def _addresses() -> Addresses:
+    if _world is not None:
+        return _world.at
+    home = os.environ.get("SAGA_DEMO_HOME")
+    if not home:
+        raise NotPrepared("the demo's targets are not running: start with `manage.py up --demo`")
+    return Addresses.read(Path(home))

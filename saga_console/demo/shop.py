@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from saga_console.demo import cloud
-from saga_console.demo.targets import World
+from saga_console.demo.targets import Addresses
 
 ORDERS = "orders"
 
 
-def open_shop(world: World) -> None:
+def open_shop(at: Addresses) -> None:
     """The table that the shop keeps its orders in; there already after a restart of nothing."""
-    dynamodb = cloud.client("dynamodb", world.cloud_url)
+    dynamodb = cloud.client("dynamodb", at.cloud_url)
     if ORDERS in dynamodb.list_tables()["TableNames"]:
         return
     dynamodb.create_table(
@@ -21,9 +21,9 @@ def open_shop(world: World) -> None:
     )
 
 
-def place_orders(world: World, *order_ids: str) -> None:
+def place_orders(at: Addresses, *order_ids: str) -> None:
     """Customers order something: each order is placed."""
-    dynamodb = cloud.client("dynamodb", world.cloud_url)
+    dynamodb = cloud.client("dynamodb", at.cloud_url)
     for order_id in order_ids:
         item = {"order_id": {"S": order_id}, "status": {"S": "placed"}}
         dynamodb.put_item(TableName=ORDERS, Item=item)

@@ -10,7 +10,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-from saga_console.demo.targets import World
+from saga_console.demo import faultproxy
+from saga_console.demo.targets import Addresses
 from saga_console.demo.truth import Truth
 
 COLUMNS = (("asked", 30), ("effects at the target", 36), ("expected", 36), ("ok", 3))
@@ -27,15 +28,15 @@ class Row:
         return self.effects == self.expected
 
 
-def row(world: World, story: str, facts: dict[str, Any]) -> Row:
+def row(at: Addresses, story: str, facts: dict[str, Any]) -> Row:
     """One story's row; without facts the agent gave up, which is never right."""
     build = {"refund": refund, "provision": provision, "ambiguous": ambiguous, "mail": mail}[story]
     if not facts or facts.get("asked", True) is None:
         return Row(story, "the agent gave up", "the story's end")
-    return build(world, Truth(world), facts)
+    return build(at, Truth(at), facts)
 
 
-def refund(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
+def refund(at: Addresses, truth: Truth, facts: dict[str, Any]) -> Row:
     return Row(
         f"refund: one refund, asked {facts['asked']} times",
         f"{money(truth.refunds(facts['payment']))}; order {truth.order(facts['order'])}",
@@ -43,7 +44,7 @@ def refund(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
     )
 
 
-def provision(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
+def provision(at: Addresses, truth: Truth, facts: dict[str, Any]) -> Row:
     domain, name = facts["domain"], facts["name"]
     left = [
         f"{len(truth.records(domain))} records",
@@ -59,10 +60,12 @@ def provision(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
     )
 
 
-def ambiguous(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
+def ambiguous(at: Addresses, truth: Truth, facts: dict[str, Any]) -> Row:
     refunds = truth.refunds(facts["payment"])
     found = [one["id"] for one in refunds] == [facts["found"]]
-    cuts = [cut for cut in world.proxy.cuts if refunds and refunds[0]["id"].encode() in cut.body]
+    cuts = [
+        cut for cut in faultproxy.cuts(at.proxy_url) if refunds and refunds[0]["id"] in cut.body
+    ]
     return Row(
         "ambiguous: one refund, its answer cut off",
         f"{money(refunds)}; {len(cuts)} answer cut off; the step knows "
@@ -71,7 +74,7 @@ def ambiguous(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
     )
 
 
-def mail(world: World, truth: Truth, facts: dict[str, Any]) -> Row:
+def mail(at: Addresses, truth: Truth, facts: dict[str, Any]) -> Row:
     mails = truth.mails(facts["to"])
     first = mails[0]["Message-ID"] if mails else None
     apologies = [one for one in mails if one["In-Reply-To"] == first]

@@ -26,6 +26,7 @@ from saga_console.demo.faultproxy import FaultProxy
 
 SERVE = Path(__file__).with_name("serve.py")
 LOOPBACK = "127.0.0.1"
+PORTS = "ports.json"
 # localstripe takes any secret key of this form. It opens nothing but this target.
 PAYMENTS_KEY = "sk_test_demo"
 # moto imports a good part of AWS at its first request: 3 s alone, more when both cores work.
@@ -90,21 +91,25 @@ class Target:
             process.stdin.close()
 
 
-@dataclass
-class World:
-    """Everything outside: addresses to read the truth from, and the proxy that can cut."""
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the outside world is: enough to use it and to read the truth, from any process."""
 
     home: Path
     payments_port: int
     cloud_port: int
-    mail_port: int
-    proxy: FaultProxy
-    targets: list[Target] = field(default_factory=list)
+    mailbox_port: int
+    proxy_port: int
 
     @property
     def payments_url(self) -> str:
         """The payment server itself, past the proxy."""
         return f"http://{LOOPBACK}:{self.payments_port}"
+
+    @property
+    def proxy_url(self) -> str:
+        """The way to the payment server that tools take, and that can break."""
+        return f"http://{LOOPBACK}:{self.proxy_port}"
 
     @property
     def cloud_url(self) -> str:
@@ -115,32 +120,47 @@ class World:
         return self.home / "mailbox"
 
     @classmethod
+    def read(cls, home: Path) -> Self:
+        """The addresses of the world that another process has started in this home."""
+        return cls(home, **json.loads((home / PORTS).read_text()))
+
+
+@dataclass
+class World:
+    """Everything outside, running: three third-party processes, and the proxy in this one."""
+
+    at: Addresses
+    proxy: FaultProxy
+    targets: list[Target] = field(default_factory=list)
+
+    @classmethod
     def start(cls, home: Path) -> Self:
         """Start everything with its state under `home`; a failure stops what had started."""
         home.mkdir(parents=True, exist_ok=True)
-        ports = take_ports(home / "ports.json", ["payments", "cloud", "mailbox", "proxy"])
-        proxy = FaultProxy(upstream=(LOOPBACK, ports["payments"]), port=ports["proxy"])
-        world = cls(home, ports["payments"], ports["cloud"], ports["mailbox"], proxy)
+        take_ports(home / PORTS)
+        at = Addresses.read(home)
+        proxy = FaultProxy(upstream=(LOOPBACK, at.payments_port), port=at.proxy_port)
+        world = cls(at, proxy)
         world.targets = [
             Target(
                 "payments",
-                world.payments_port,
+                at.payments_port,
                 home / "payments.log",
-                lambda: answers_http(f"{world.payments_url}/v1/refunds"),
+                lambda: answers_http(f"{at.payments_url}/v1/refunds"),
                 store=home / "payments.pickle",
             ),
             Target(
                 "cloud",
-                world.cloud_port,
+                at.cloud_port,
                 home / "cloud.log",
-                lambda: answers_http(f"{world.cloud_url}/moto-api/"),
+                lambda: answers_http(f"{at.cloud_url}/moto-api/"),
             ),
             Target(
                 "mailbox",
-                world.mail_port,
+                at.mailbox_port,
                 home / "mailbox.log",
-                lambda: answers_smtp(world.mail_port),
-                store=world.maildir,
+                lambda: answers_smtp(at.mailbox_port),
+                store=at.maildir,
             ),
         ]
         try:
@@ -180,15 +200,14 @@ def answers_smtp(port: int) -> bool:
         return False
 
 
-def take_ports(kept: Path, names: list[str]) -> dict[str, int]:
-    """A free port for each name: the one in `kept` when it is still free, else a new one."""
+def take_ports(kept: Path) -> None:
+    """Write a free port for each name to `kept`: the one that stood there when it is free."""
     try:
         before = json.loads(kept.read_text())
     except (OSError, ValueError):
         before = {}
-    ports = {name: _take_port(int(before.get(name, 0))) for name in names}
-    kept.write_text(json.dumps(ports))
-    return ports
+    names = ("payments_port", "cloud_port", "mailbox_port", "proxy_port")
+    kept.write_text(json.dumps({name: _take_port(int(before.get(name, 0))) for name in names}))
 
 
 def _take_port(wanted: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from saga_console.demo import cloud, shop
-from saga_console.demo.targets import PAYMENTS_KEY, World
+from saga_console.demo.targets import PAYMENTS_KEY, Addresses
 
 # The payment server lists ten objects when it is not told how many.
 ALL = 1_000_000
@@ -22,7 +22,7 @@ ALL = 1_000_000
 class Truth:
     """Reads effects. It goes past the fault proxy, and past the console."""
 
-    world: World
+    at: Addresses
 
     def refunds(self, payment: str) -> list[Any]:
         """The refunds of one payment."""
@@ -77,16 +77,14 @@ class Truth:
         return [mail for mail in self._all_mails() if mail["To"] == to]
 
     def _all_mails(self) -> Iterator[EmailMessage]:
-        files = sorted(
-            (self.world.maildir / "new").glob("*"), key=lambda one: one.stat().st_mtime_ns
-        )
+        files = sorted((self.at.maildir / "new").glob("*"), key=lambda one: one.stat().st_mtime_ns)
         for file in files:
             with file.open("rb") as written:
                 yield BytesParser(EmailMessage, policy=email.policy.default).parse(written)
 
     def _payments(self, what: str) -> list[Any]:
         answer = httpx.get(
-            f"{self.world.payments_url}/v1/{what}",
+            f"{self.at.payments_url}/v1/{what}",
             params={"limit": ALL},
             headers={"Authorization": f"Bearer {PAYMENTS_KEY}"},
             trust_env=False,
@@ -95,4 +93,4 @@ class Truth:
         return list(answer.json()["data"])
 
     def _aws(self, service: str) -> Any:
-        return cloud.client(service, self.world.cloud_url)
+        return cloud.client(service, self.at.cloud_url)
