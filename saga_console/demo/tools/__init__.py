@@ -6,6 +6,17 @@ Settle times are short because targets on the same machine answer at once; a rea
 how long its target may take to show what it has done.
 """
 
-from saga_console.demo.tools import dns, machines, mail, orders
+from saga_console.demo.tools.dns import Record, Zone
+from saga_console.demo.tools.machines import Database, Instance
+from saga_console.demo.tools.mail import ConfirmationMail
+from saga_console.demo.tools.orders import CancelOrder, ConfirmOrder
 
-__all__ = ["dns", "machines", "mail", "orders"]
+__all__ = [
+    "CancelOrder",
+    "ConfirmOrder",
+    "ConfirmationMail",
+    "Database",
+    "Instance",
+    "Record",
+    "Zone",
+]

@@ -15,7 +15,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
-from ledger.tools.contract import ToolFailed, ToolRetry, ToolUnknown
+from ledger.tools.python import ToolFailed, ToolRetry, ToolUnknown
 from saga_console.demo import cloud
 
 THROTTLES = frozenset({"Throttling", "ThrottlingException", "RequestLimitExceeded"})
@@ -36,12 +36,13 @@ def asked() -> Iterator[None]:
         raise ToolRetry(str(error)) from error
     except ClientError as error:
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-        code = error.response["Error"]["Code"]
+        code = error_code(error)
+        said = f"{code}: {error.response['Error']['Message']}"
         if code in THROTTLES or status in (429, 503):
-            raise ToolRetry(str(error)) from error
+            raise ToolRetry(said) from error
         if 400 <= status < 500:
-            raise ToolFailed(str(error)) from error
-        raise ToolUnknown(str(error)) from error
+            raise ToolFailed(said) from error
+        raise ToolUnknown(said) from error
     except BotoCoreError as error:
         raise ToolUnknown(str(error)) from error
 

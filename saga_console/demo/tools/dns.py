@@ -7,7 +7,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from ledger.outcomes import Applied, NotApplied, Sighting
-from ledger.tools.contract import Call, tool
+from ledger.tools.contract import Call
+from ledger.tools.python import tool
 from saga_console.demo.tools import aws
 from saga_console.demo.tools.schemas import text
 

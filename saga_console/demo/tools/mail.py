@@ -7,7 +7,8 @@ import smtplib
 from email.message import EmailMessage
 from typing import Any
 
-from ledger.tools.contract import Call, ToolFailed, ToolRetry, ToolUnknown, tool
+from ledger.tools.contract import Call
+from ledger.tools.python import ToolFailed, ToolRetry, ToolUnknown, tool
 from saga_console.demo.tools.schemas import text
 
 SHOP = "orders@shop.example"
@@ -51,7 +52,8 @@ class ConfirmationMail:
 
 def post(mail: EmailMessage, call: Call) -> dict[str, str]:
     """Hand one mail over, and know at each point whether it can have been accepted."""
-    message_id = f"<{call.idempotency_key}@shop.example>"
+    # A colon, as in a correction's key, is no part of a Message-ID (RFC 5322, 3.6.4).
+    message_id = f"<{call.idempotency_key.replace(':', '.')}@shop.example>"
     mail["Message-ID"], mail["From"], mail["To"] = message_id, SHOP, call.args["to"]
     host, _, port = os.environ["SAGA_DEMO_MAIL"].rpartition(":")
     server = smtplib.SMTP(timeout=call.timeout_s / 3)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ledger.outcomes import Applied, NotApplied, Sighting
-from ledger.tools.contract import Call, tool
+from ledger.tools.contract import Call
+from ledger.tools.python import tool
 from saga_console.demo.shop import ORDERS
 from saga_console.demo.tools import aws
 from saga_console.demo.tools.schemas import text
