@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -105,10 +106,8 @@ class Console:
         """All entries of the saga, oldest first."""
         entries: list[Any] = []
         while True:
-            after = entries[-1]["seq"] if entries else 0
-            page = expect(
-                self.http.get(f"/sagas/{saga['id']}/ledger", params={"after": after}), 200
-            )
+            after = {"after": entries[-1]["seq"] if entries else 0}
+            page = expect(self.http.get(f"/sagas/{saga['id']}/ledger", params=after), 200)
             if not page["items"]:
                 return entries
             entries += page["items"]
@@ -128,10 +127,9 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def short(value: Any, width: int = 90) -> str:
+def short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"
+    return textwrap.shorten(text, 90, placeholder=" …")
 
 
 def told(answer: httpx.Response) -> str:
@@ -220,7 +218,7 @@ def provision(console: Console, run: str) -> Facts:
     saga = console.ended(saga)
     undone = undo_order(console, saga)
     say(f"the saga → {saga['state']}; undone: {', '.join(undone)}")
-    return {"name": name, "domain": domain, "undone": undone, "state": saga["state"]}
+    return {"name": name, "domain": domain, "undone": undone}
 
 
 def undo_order(console: Console, saga: Any) -> list[str]:
@@ -240,14 +238,11 @@ def ambiguous(console: Console, run: str) -> Facts:
     states: list[str] = []
     step = console.finished(console.step(saga, "refund"), states.append)
     say(f"payments.refund → {' → '.join(states)}")
-    kinds = [
-        entry["kind"]
-        for entry in console.ledger(saga)
-        if entry["step_id"] in (step["id"], step["step_id"])
-    ]
+    names = (step["id"], step["step_id"])
+    kinds = [entry["kind"] for entry in console.ledger(saga) if entry["step_id"] in names]
     say(f"the ledger: {', '.join(kinds)}")
     console.complete(saga)
-    return {"payment": payment, "found": (step["result"] or {}).get("id"), "state": step["state"]}
+    return {"payment": payment, "found": (step["result"] or {}).get("id")}
 
 
 def mail(console: Console, run: str) -> Facts:
@@ -262,7 +257,7 @@ def mail(console: Console, run: str) -> Facts:
     console.do(saga, "charge", "payments.charge", card, why)
     saga = console.ended(saga)
     say(f"the saga → {saga['state']}; undone: {', '.join(undo_order(console, saga))}")
-    return {"order": order, "to": to, "state": saga["state"]}
+    return {"order": order, "to": to}
 
 
 def waiting(console: Console, run: str) -> Facts:

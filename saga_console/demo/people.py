@@ -51,17 +51,17 @@ def _manage(*words: str, stdin: str = "") -> str:
     return ran.stdout.strip()
 
 
-def welcome(base_url: str, crew: list[Person], agent: str) -> str:
+def welcome(base_url: str, crew: list[Person], agent: str, run: str) -> str:
     """Where to go, who to be and what to try."""
     hello = {
-        "task_id": "hello-1",
+        "task_id": f"hello-{run}",
         "name": "My first saga",
         "steps": [
             {
                 "step_id": "charge",
                 "tool": "payments.charge",
                 "args": {
-                    "order_id": "hello-1",
+                    "order_id": f"H-{run}",
                     "amount": 990,
                     "currency": "eur",
                     "payment_method": "pm_card_visa",
@@ -76,7 +76,7 @@ def welcome(base_url: str, crew: list[Person], agent: str) -> str:
         "",
         f"Agent token  {agent}",
         "",
-        "Be the agent: run this twice, and look at what the second answer says.",
+        "Be the agent. Run this twice: the second time nothing is charged.",
         f"  curl -si {base_url}/api/v1/sagas \\",
         f"    -H 'Authorization: Bearer {agent}' \\",
         "    -H 'Content-Type: application/json' -H 'Prefer: wait=10' \\",

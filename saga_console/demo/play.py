@@ -133,7 +133,7 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     print("\nTwo customers wait for you", flush=True)
     demo.play(base_url, agent, "waiting")
     crew = [olivia, people.operator("oskar", "oncall"), people.operator("vera", "viewers")]
-    print("\n" + people.welcome(base_url, crew, agent), flush=True)
+    print("\n" + people.welcome(base_url, crew, agent, demo.run), flush=True)
     return 0
 
 

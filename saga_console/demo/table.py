@@ -14,7 +14,7 @@ from saga_console.demo import faultproxy
 from saga_console.demo.targets import Addresses
 from saga_console.demo.truth import Truth
 
-COLUMNS = (("asked", 30), ("effects at the target", 36), ("expected", 36), ("ok", 3))
+COLUMNS = (("asked", 26), ("effects at the target", 31), ("expected", 31), ("ok", 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,12 @@ def euros(cents: int) -> str:
 
 def render(rows: list[Row]) -> str:
     """The table as text, cells wrapped to their columns."""
-    rule = "─".join("─" * width for _, width in COLUMNS)
+    rule = "──".join("─" * width for _, width in COLUMNS)
     lines = [_line([name for name, _ in COLUMNS]), rule]
     for one in rows:
         texts = (one.asked, one.effects, one.expected, "yes" if one.ok else "NO")
         cells = [
-            textwrap.wrap(text, width - 2) for text, (_, width) in zip(texts, COLUMNS, strict=True)
+            textwrap.wrap(text, width) for text, (_, width) in zip(texts, COLUMNS, strict=True)
         ]
         for part in range(max(map(len, cells))):
             lines.append(_line([cell[part] if part < len(cell) else "" for cell in cells]))
@@ -115,4 +115,4 @@ def render(rows: list[Row]) -> str:
 
 def _line(cells: list[str]) -> str:
     widths = [width for _, width in COLUMNS]
-    return " ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
