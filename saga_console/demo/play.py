@@ -94,9 +94,13 @@ def prepare(home: Path) -> dict[str, str]:
     global _world
     _world = World.start(home / "demo")
     at = _world.at
-    shop.open_shop(at)
     tools = at.home / "tools.toml"
-    tools.write_text(TOOLS.read_text().replace(WRITTEN_ADDRESS, at.proxy_url))
+    try:
+        shop.open_shop(at)
+        tools.write_text(TOOLS.read_text().replace(WRITTEN_ADDRESS, at.proxy_url))
+    except BaseException:
+        stop()
+        raise
     return {
         "SAGA_DEMO": "1",
         "SAGA_DEMO_HOME": str(at.home),
