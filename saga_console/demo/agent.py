@@ -127,9 +127,10 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return textwrap.shorten(text, 90, placeholder=" …")
+def short(error: Any) -> str:
+    """What went wrong, as one line."""
+    detail = error.get("detail", error) if isinstance(error, dict) else error
+    return textwrap.shorten(str(detail), 90, placeholder=" …")
 
 
 def told(answer: httpx.Response) -> str:
@@ -173,7 +174,7 @@ def refund(console: Console, run: str) -> Facts:
     counted = Counter(told(answer) for answer in answers)
     say(f"asks for the refund {AT_ONCE} times at once:")
     for words, count in counted.most_common():
-        say(f"    {count} × {words}")
+        say(f"    {count} times {words}")
     step = console.finished(console.step(saga, "refund"))
     say(f"the refund → {step['state']}")
     reworded = args | {"note": "Customer has cancelled; please refund"}

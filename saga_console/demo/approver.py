@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -32,7 +32,7 @@ class Approver:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def __enter__(self) -> Approver:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -57,9 +57,8 @@ class Approver:
         if answer.is_success:
             self.approved.append(request)
             self.say(f"approves {what}")
-        elif request["id"] not in self._told:
-            self._told.add(request["id"])
-            self.say(f"could not approve {what}: {answer.status_code} {answer.text[:300]}")
+        else:
+            self._once(f"could not approve {what}: {answer.status_code} {answer.text[:300]}")
         return answer.is_success
 
     def _work(self) -> None:
@@ -67,4 +66,10 @@ class Approver:
             try:
                 self.run_once()
             except (httpx.HTTPError, ValueError, KeyError) as error:
-                self.say(f"cannot read the inbox: {error!r}")
+                self._once(f"cannot read the inbox: {error!r}")
+
+    def _once(self, line: str) -> None:
+        """Say what has gone wrong, but not again at every look."""
+        if line not in self._told:
+            self._told.add(line)
+            self.say(line)

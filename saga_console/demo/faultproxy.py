@@ -109,7 +109,7 @@ class _Wire(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def pass_on(self) -> None:
-        proxy = cast(_Server, self.server).proxy
+        proxy = cast("_Server", self.server).proxy
         if self.path == CONTROL:
             self._control(proxy)
             return
@@ -127,7 +127,8 @@ class _Wire(BaseHTTPRequestHandler):
             return
         self._answer(status, headers, body)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on
+    # http.server finds the method of a request by these names.
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on  # noqa: N815
 
     def _control(self, proxy: FaultProxy) -> None:
         if self.command == "POST":
@@ -161,5 +162,5 @@ class _Wire(BaseHTTPRequestHandler):
             answer = wire.getresponse()
             return answer.status, answer.getheaders(), answer.read()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *_: Any) -> None:
         """Quiet: the target writes its own access log."""

@@ -6,6 +6,7 @@ import json
 import secrets
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,14 @@ class Person:
     group: str
     password: str
     token: str
+
+
+def cast(crew: list[tuple[str, str]]) -> tuple[str, list[Person]]:
+    """The agent's token and the people (name, group), made side by side."""
+    with ThreadPoolExecutor() as threads:
+        token = threads.submit(agent_token)
+        people = list(threads.map(lambda one: operator(*one), crew))
+        return token.result(), people
 
 
 def agent_token(name: str = "demo-agent") -> str:
@@ -45,6 +54,7 @@ def _manage(*words: str, stdin: str = "") -> str:
         capture_output=True,
         text=True,
         timeout=COMMAND_TIMEOUT_S,
+        check=False,
     )
     if ran.returncode:
         raise RuntimeError(f"manage.py {words[0]} failed: {ran.stderr.strip()}")

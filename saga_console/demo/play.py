@@ -31,6 +31,8 @@ STORIES = {
     "ambiguous": "the payment server did it, and its answer was cut off",
     "mail": "a mail that nobody can call back",
 }
+# The first one is the operator who decides while the stories play.
+CREW = [("olivia", "approvers"), ("oskar", "oncall"), ("vera", "viewers")]
 
 
 class NotPrepared(RuntimeError):
@@ -86,14 +88,15 @@ class Demo:
         return rows
 
 
-_world: World | None = None
+# The world that this process has started, if it has.
+_started: list[World] = []
 
 
 def prepare(home: Path) -> dict[str, str]:
     """Start the targets with their state in `home/demo`; the environment for every child."""
-    global _world
-    _world = World.start(home / "demo")
-    at = _world.at
+    world = World.start(home / "demo")
+    _started.append(world)
+    at = world.at
     tools = at.home / "tools.toml"
     try:
         shop.open_shop(at)
@@ -113,10 +116,8 @@ def prepare(home: Path) -> dict[str, str]:
 
 def stop() -> None:
     """Stop the targets. Harmless when they were never started."""
-    global _world
-    world, _world = _world, None
-    if world is not None:
-        world.stop()
+    while _started:
+        _started.pop().stop()
 
 
 def main(once: bool, port: int, base_url: str = "") -> int:
@@ -127,23 +128,21 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     """
     base_url = base_url or f"http://127.0.0.1:{port}"
     demo = Demo(_addresses())
-    agent = people.agent_token()
-    olivia = people.operator("olivia", "approvers")
-    with Approver(base_url, olivia.token, lambda line: demo.say("olivia", line)):
+    agent, crew = people.cast([CREW[0]] if once else CREW)
+    with Approver(base_url, crew[0].token, lambda line: demo.say("olivia", line)):
         rows = demo.play_all(base_url, agent)
     print("\n" + table.render(rows), flush=True)
     if once:
         return 0 if all(row.ok for row in rows) else 1
     print("\nTwo customers wait for you", flush=True)
     demo.play(base_url, agent, "waiting")
-    crew = [olivia, people.operator("oskar", "oncall"), people.operator("vera", "viewers")]
     print("\n" + people.welcome(base_url, crew, agent, demo.run), flush=True)
     return 0
 
 
 def _addresses() -> Addresses:
-    if _world is not None:
-        return _world.at
+    if _started:
+        return _started[-1].at
     home = os.environ.get("SAGA_DEMO_HOME")
     if not home:
         raise NotPrepared("the demo's targets are not running: start with `manage.py up --demo`")

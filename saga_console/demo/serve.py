@@ -6,12 +6,13 @@ payment store is kept (its own command always takes one fixed path in the tempor
 directory, shared by every user of the machine), and that a target never outlives
 the console: its standard input is a pipe from the console, and at its end the target ends.
 
-No console imports: this file is run by path.
+No console imports: this file is run by path. Each process imports only the server that it runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import pickle
 import sys
@@ -33,10 +34,8 @@ def end_with_parent() -> None:
 
 def serve_payments(port: int, store: Path) -> None:
     """localstripe on loopback, its objects kept in `store` over a restart."""
-    import logging
-
-    from aiohttp import web
-    from localstripe import resources, server
+    from aiohttp import web  # noqa: PLC0415
+    from localstripe import resources, server  # noqa: PLC0415
 
     def keep(objects: resources.Store) -> None:
         fresh = store.with_suffix(".new")
@@ -45,7 +44,8 @@ def serve_payments(port: int, store: Path) -> None:
 
     resources.Store.dump_to_disk = keep
     if store.exists():
-        dict.update(server.store, pickle.loads(store.read_bytes()))
+        # Written by this very function, into a home that is ours alone.
+        dict.update(server.store, pickle.loads(store.read_bytes()))  # noqa: S301
     access = logging.getLogger("aiohttp.access")
     access.setLevel(logging.INFO)
     access.addHandler(logging.StreamHandler())
@@ -57,14 +57,14 @@ def serve_payments(port: int, store: Path) -> None:
 
 def serve_cloud(port: int) -> None:
     """moto_server: AWS's own wire formats and errors, in memory."""
-    from moto.server import main
+    from moto.server import main  # noqa: PLC0415
 
     main(["-H", LOOPBACK, "-p", str(port)])
 
 
 def serve_mailbox(port: int, store: Path) -> None:
     """aiosmtpd with its own Maildir handler: every accepted mail becomes one file."""
-    from aiosmtpd.main import main
+    from aiosmtpd.main import main  # noqa: PLC0415
 
     listen = f"{LOOPBACK}:{port}"
     main(["-n", "-l", listen, "-c", "aiosmtpd.handlers.Mailbox", str(store)])

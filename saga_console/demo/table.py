@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from saga_console.demo import faultproxy
@@ -105,8 +106,7 @@ def render(rows: list[Row]) -> str:
         cells = [
             textwrap.wrap(text, width) for text, (_, width) in zip(texts, COLUMNS, strict=True)
         ]
-        for part in range(max(map(len, cells))):
-            lines.append(_line([cell[part] if part < len(cell) else "" for cell in cells]))
+        lines += [_line(list(parts)) for parts in zip_longest(*cells, fillvalue="")]
         lines.append(rule)
     right = sum(one.ok for one in rows)
     lines.append(f"{right} of {len(rows)} rows are right.")
