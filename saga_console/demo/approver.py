@@ -1,0 +1,75 @@
+"""Olivia, the demo's operator: reads what waits, and says yes to it, all through REST.
+
+She is not the agent's owner (the console would refuse her), and she posts the digest that
+she was shown: had the step changed in between, her yes would be refused as stale.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+import httpx
+
+# An agent's demo is no contest; half a second is quick for a person.
+LOOK_EVERY_S = 0.4
+
+
+class Approver:
+    """Approves every pending request, until stopped. Use as a context manager."""
+
+    def __init__(self, url: str, token: str, say: Callable[[str], None]) -> None:
+        self.http = httpx.Client(
+            base_url=f"{url.rstrip('/')}/api/v1",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=20,
+            trust_env=False,
+        )
+        self.say = say
+        self.approved: list[Any] = []
+        self._told: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.http.close()
+
+    def run_once(self) -> int:
+        """Decide what waits now; returns how many requests were approved."""
+        answer = self.http.get("/approvals", params={"state": "pending"})
+        answer.raise_for_status()
+        return sum(self._approve(request) for request in answer.json()["items"])
+
+    def _approve(self, request: Any) -> bool:
+        body = {
+            "reason": "Demo: as agreed with the customer",
+            "args_digest": request["args_digest"],
+        }
+        answer = self.http.post(f"/approvals/{request['id']}/approve", json=body)
+        what = f"{request['tool']} {request['args']}"
+        if answer.is_success:
+            self.approved.append(request)
+            self.say(f"approves {what}")
+        else:
+            self._once(f"could not approve {what}: {answer.status_code} {answer.text[:300]}")
+        return answer.is_success
+
+    def _work(self) -> None:
+        while not self._stop.wait(LOOK_EVERY_S):
+            try:
+                self.run_once()
+            except (httpx.HTTPError, ValueError, KeyError) as error:
+                self._once(f"cannot read the inbox: {error!r}")
+
+    def _once(self, line: str) -> None:
+        """Say what has gone wrong, but not again at every look."""
+        if line not in self._told:
+            self._told.add(line)
+            self.say(line)

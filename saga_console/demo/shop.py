@@ -1,0 +1,29 @@
+"""The shop that the demo's agent works for: its orders, before anything happens to them."""
+
+from __future__ import annotations
+
+from saga_console.demo import cloud
+from saga_console.demo.targets import Addresses
+
+ORDERS = "orders"
+
+
+def open_shop(at: Addresses) -> None:
+    """The table that the shop keeps its orders in; there already after a restart of nothing."""
+    dynamodb = cloud.client("dynamodb", at.cloud_url)
+    if ORDERS in dynamodb.list_tables()["TableNames"]:
+        return
+    dynamodb.create_table(
+        TableName=ORDERS,
+        KeySchema=[{"AttributeName": "order_id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "order_id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+def place_orders(at: Addresses, *order_ids: str) -> None:
+    """Customers order something: each order is placed."""
+    dynamodb = cloud.client("dynamodb", at.cloud_url)
+    for order_id in order_ids:
+        item = {"order_id": {"S": order_id}, "status": {"S": "placed"}}
+        dynamodb.put_item(TableName=ORDERS, Item=item)
