@@ -30,6 +30,6 @@ class Command(BaseCommand):
         try:
             status = Console(current_home(), plan).run()
         except CannotStart as error:
-            raise CommandError(str(error)) from None
+            raise SystemExit(str(error)) from None
         if status:
             raise SystemExit(status)
