@@ -26,9 +26,7 @@ def entry_hash(
     payload: str,
 ) -> str:
     """SHA-256 over one field a line, the payload's text last; ledger/walls.py has it in SQL."""
-    text = "\n".join(
-        [prev_hash, str(saga_id), str(seq), kind, step_id, stamp(at), actor, payload]
-    )
+    text = "\n".join([prev_hash, str(saga_id), str(seq), kind, step_id, stamp(at), actor, payload])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

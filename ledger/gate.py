@@ -86,4 +86,5 @@ class Gate(Protocol):
 @functools.cache
 def gate() -> Gate:
     """The gate of this installation."""
-    return import_string(settings.SAGA_GATE)()
+    named: Gate = import_string(settings.SAGA_GATE)()
+    return named

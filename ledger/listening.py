@@ -31,4 +31,4 @@ def wait_for_notify(ears: psycopg.Connection, seconds: float) -> bool:
 
 def drain(ears: psycopg.Connection) -> bool:
     """Take every notification that is there. Raises OperationalError on a lost connection."""
-    return any([True for _ in ears.notifies(timeout=0)])
+    return len(list(ears.notifies(timeout=0))) > 0

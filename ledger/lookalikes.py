@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 
-from confusable_homoglyphs import confusables  # type: ignore[import-untyped]
+from confusable_homoglyphs import confusables
 
 # UTS #39 drops characters with the property Default_Ignorable_Code_Point: nobody sees them.
 # Format characters (Cf) are the ones of them that ordinary text can carry.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 import django_rq
@@ -18,8 +19,8 @@ from django.db import InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
 from ledger.gate import gate
-from ledger.services import checkpoints, shifts, sweeping
 from ledger.listening import listen, wait_for_notify
+from ledger.services import checkpoints, shifts, sweeping
 
 logger = logging.getLogger(__name__)
 
@@ -65,10 +66,10 @@ def ring(shift: UUID) -> None:
 
 
 def sweep() -> int:
-    """Leases that ran out, looks that got lost, requests that expired. One bad row stops no other."""
+    """Leases that ran out, lost looks, expired requests. One bad row stops no other."""
     changed = 0
     for attempt in sweeping.expired_attempts():
-        changed += bool(_alone(lambda attempt=attempt: sweeping.expire_attempt(attempt)))
+        changed += bool(_alone(partial(sweeping.expire_attempt, attempt)))
     changed += _alone(sweeping.return_lost_looks) or 0
     changed += _alone(gate().sweep) or 0
     return changed

@@ -20,11 +20,11 @@ import psycopg
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
+from ledger.listening import drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
 from ledger.services.claiming import Assignment, claim
 from ledger.services.recording import Finished, record
-from ledger.listening import drain, listen
 
 logger = logging.getLogger(__name__)
 
@@ -162,10 +162,10 @@ class ShiftLoop:
         if ears is None or ears.closed:
             ears = self._ears = listen("ledger_outbox")
             return  # something may have been sent before we listened: look once more
-        heard, _, _ = select.select([self._bell, ears], [], [], POLL_S)
-        if self._bell in heard:
+        heard, _, _ = select.select([self._bell.fileno(), ears.fileno()], [], [], POLL_S)
+        if self._bell.fileno() in heard:
             self._bell.recv(4096)
-        if ears in heard:
+        if ears.fileno() in heard:
             drain(ears)
 
     def _beat(self) -> None:

@@ -50,6 +50,13 @@ def row(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> Any | None:
         return cursor.fetchone()
 
 
+def the_row(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> Any:
+    """The one row of a statement that always has one."""
+    found = row(sql, params)
+    assert found is not None, sql
+    return found
+
+
 def execute(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> int:
     """Run one statement; the number of rows that it touched."""
     with connection.wrap_database_errors, _cursor() as cursor:

@@ -9,6 +9,8 @@ tests/test_walls.py proves that a database holds exactly this text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
 
 from ledger.states import (
     RECORD_TRANSITIONS,
@@ -30,11 +32,26 @@ STEP_START = (
     StepState.REJECTED,
 )
 STEP_IDENTITY = (
-    "id saga_id step_id position created_at effect_key repeat_of_id duplicate_of_id".split()
+    "id",
+    "saga_id",
+    "step_id",
+    "position",
+    "created_at",
+    "effect_key",
+    "repeat_of_id",
+    "duplicate_of_id",
 )
 STEP_ARGS = (
-    "tool tool_version_id tier args_text fingerprint idempotency_key resource alternatives".split()
+    "tool",
+    "tool_version_id",
+    "tier",
+    "args_text",
+    "fingerprint",
+    "idempotency_key",
+    "resource",
+    "alternatives",
 )
+S = TypeVar("S", bound=StrEnum)
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
 
@@ -42,7 +59,7 @@ def _quoted(states: Iterable[str]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
-def _edges(transitions: Mapping[str, frozenset[str]]) -> str:
+def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
     pairs = [
         f"('{old}', '{new}')"
         for old, targets in sorted(transitions.items())
@@ -52,7 +69,7 @@ def _edges(transitions: Mapping[str, frozenset[str]]) -> str:
 
 
 def _transition_wall(
-    table: str, noun: str, transitions: Mapping[str, frozenset[str]], start: Iterable[str]
+    table: str, noun: str, transitions: Mapping[S, frozenset[S]], start: Iterable[str]
 ) -> str:
     return f"""
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
@@ -78,7 +95,7 @@ CREATE OR REPLACE TRIGGER ledger_{noun}_transition BEFORE UPDATE OF state ON {ta
 
 
 def _changed(columns: Iterable[str]) -> str:
-    columns = list(columns)
+    columns = tuple(columns)
     old = ", ".join(f"OLD.{column}" for column in columns)
     new = ", ".join(f"NEW.{column}" for column in columns)
     return f"({old}) IS DISTINCT FROM ({new})"

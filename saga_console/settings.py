@@ -153,26 +153,6 @@ RQ_QUEUES = {
 # The relay rings inside no transaction of its own: enqueue at once, not after a commit.
 RQ = {"COMMIT_MODE": "auto"}
 
-# The engine. Seconds unless the name says otherwise; docs/operating.md has the reasons.
-# How long a dead worker's attempt stays its own; a tool's longer timeout makes it longer.
-SAGA_LEASE_S = env.number("SAGA_LEASE_S", 15, at_least=1)
-# Calls that one shift makes side by side: they wait on the network, so many fit on a core.
-SAGA_SHIFT_THREADS = env.number("SAGA_SHIFT_THREADS", 16, at_least=1)
-# How long a killed worker's shift still looks alive.
-SAGA_SHIFT_LEASE_S = env.number("SAGA_SHIFT_LEASE_S", 5, at_least=1)
-# A lone step after a quiet minute or two still finds a shift awake.
-SAGA_SHIFT_LINGER_S = env.number("SAGA_SHIFT_LINGER_S", 150, at_least=0)
-# A shift ends now and then so that RQ sees its worker, and memory starts anew.
-SAGA_SHIFT_LIMIT_S = env.number("SAGA_SHIFT_LIMIT_S", 900, at_least=1)
-# How long a ring may stay unanswered before the relay rings again.
-SAGA_RING_GRACE_S = env.number("SAGA_RING_GRACE_S", 3, at_least=1)
-# Shifts at one time at most; more than workers is of no use.
-SAGA_SHIFTS = env.number("SAGA_SHIFTS", 2, at_least=1)
-# Retries that all steps of one saga share, unless the agent asks for another number.
-SAGA_RETRY_BUDGET = env.number("SAGA_RETRY_BUDGET", 20)
-# Two "not applied" of a probe must be at least this far apart.
-SAGA_PROBE_APART_S = env.number("SAGA_PROBE_APART_S", 1)
-
 # What steps run, and who says yes
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
@@ -181,17 +161,19 @@ SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
 # The engine. A lease outlives the tool's own timeout in any case; these are the floor.
 SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
 # "Not applied" counts when it is heard twice, this far apart.
-SAGA_PROBE_APART_S = env.seconds("SAGA_PROBE_APART_S", 5)
+SAGA_PROBE_APART_S = env.seconds("SAGA_PROBE_APART_S", 2)
 # Retries that one saga may spend in all, unless it names its own number.
 SAGA_RETRY_BUDGET = env.number("SAGA_RETRY_BUDGET", 20)
 # Shifts at the same time: one for each worker.
 SAGA_SHIFTS = env.number("SAGA_SHIFTS", min(2, os.cpu_count() or 1), at_least=1)
 # Steps side by side in one shift: they wait on the network. Each holds no connection meanwhile.
 SAGA_SHIFT_THREADS = env.number("SAGA_SHIFT_THREADS", 16, at_least=1)
-# How long a shift waits for more work before it hands its worker back, and its longest stay.
-SAGA_SHIFT_LINGER_S = env.seconds("SAGA_SHIFT_LINGER_S", 60)
-SAGA_SHIFT_LIMIT_S = env.seconds("SAGA_SHIFT_LIMIT_S", 600, at_least=1)
-SAGA_SHIFT_LEASE_S = env.seconds("SAGA_SHIFT_LEASE_S", 10, at_least=1)
+# How long a shift waits for more work before it hands its worker back (long enough that a lone
+# step after a quiet minute still finds one awake), and its longest stay.
+SAGA_SHIFT_LINGER_S = env.seconds("SAGA_SHIFT_LINGER_S", 150)
+SAGA_SHIFT_LIMIT_S = env.seconds("SAGA_SHIFT_LIMIT_S", 900, at_least=1)
+# How long a killed worker's shift still looks alive.
+SAGA_SHIFT_LEASE_S = env.seconds("SAGA_SHIFT_LEASE_S", 5, at_least=1)
 # A ring that no worker has answered for this long is rung again.
 SAGA_RING_GRACE_S = env.seconds("SAGA_RING_GRACE_S", 3, at_least=1)
 # Requests that may block in `Prefer: wait` at once; the other web threads stay free.

@@ -23,7 +23,9 @@ class ClockTimestamp(Func):
     output_field = DateTimeField()
 
 
-def state_field(states: type[StrEnum], *, default: StrEnum | None = None) -> models.CharField:
+def state_field(
+    states: type[StrEnum], *, default: StrEnum | None = None
+) -> models.CharField[str, str]:
     """A text column for one state of `states`."""
     longest = max(len(state.value) for state in states)
     choices = [(state.value, state.value.replace("_", " ")) for state in states]

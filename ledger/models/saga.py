@@ -93,4 +93,3 @@ class Freeze(models.Model):
 
     def __str__(self) -> str:
         return f"freeze of {self.scope} {self.value}".strip()
-

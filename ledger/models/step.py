@@ -77,8 +77,7 @@ class Step(models.Model):
             state_constraint("state", StepState, "ledger_step_state_known"),
             # The wall that needs no edge: an effect once recorded can never be run for again.
             models.CheckConstraint(
-                condition=Q(executed_at__isnull=True)
-                | ~Q(state__in=sorted(STEP_BEFORE_EFFECT)),
+                condition=Q(executed_at__isnull=True) | ~Q(state__in=sorted(STEP_BEFORE_EFFECT)),
                 name="ledger_step_never_runs_again",
             ),
             models.CheckConstraint(

@@ -7,7 +7,8 @@ caller's. `actor` is a short line that names who: `agent:NAME`, `person:USERNAME
 proposing.propose(saga_id, proposal, *, bearer) -> Answer
 opening.open_saga(opening, *, bearer) -> Opened
 closing.complete(saga_id, *, bearer) · closing.abort(saga_id, reason, *, bearer)
-operating.resolve(step_id, answer, *, result, reason, actor) · operating.retry(step_id, *, reason, actor)
+operating.resolve(step_id, answer, *, result, reason, actor)
+operating.retry(step_id, *, reason, actor)
 freezing.freeze(scope, value, *, reason, expires_at, actor) · freezing.lift(freeze_id, *, actor)
 gating.release(step_id, direction, *, actor, payload)    a yes: join the caller's transaction
 gating.refuse(step_id, direction, *, why, actor, payload)  a no or an expiry: join

@@ -31,16 +31,16 @@ ORDER BY g.id
 @storage.transition
 def anchor() -> int:
     """Write a checkpoint if any chain has moved; the number of heads that it anchors."""
-    if not storage.row("SELECT pg_try_advisory_xact_lock(%s) AS mine", [LOCK]).mine:
+    if not storage.the_row("SELECT pg_try_advisory_xact_lock(%s) AS mine", [LOCK]).mine:
         return 0
-    now = storage.row("SELECT clock_timestamp() AS now").now
+    now = storage.the_row("SELECT clock_timestamp() AS now").now
     last = storage.row("SELECT covers_until, root FROM ledger_checkpoint ORDER BY id DESC LIMIT 1")
     heads = storage.rows(MOVED, [last.covers_until if last else "-infinity"])
     if not heads:
         return 0
     prev_root = last.root if last else FIRST
     root = checkpoint_root(prev_root, [(str(h.id), h.head_seq, h.head_hash) for h in heads])
-    made = storage.row(
+    made = storage.the_row(
         "INSERT INTO ledger_checkpoint (at, covers_until, heads, prev_root, root) "
         "VALUES (clock_timestamp(), %s, %s, %s, %s) RETURNING id",
         [now, len(heads), prev_root, root],

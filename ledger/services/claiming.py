@@ -97,9 +97,7 @@ def _is_wanted(message: Any, saga: SagaRow, step: StepRow) -> bool:
     return step.state == state
 
 
-def _look(
-    unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool
-) -> Assignment | None:
+def _look(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment | None:
     """A look needs no call when late evidence answers already."""
     storage.execute(sql.TAKE_LOOK, [tool.timeout_s + LEASE_MARGIN_S, message.id])
     if look_at_evidence(unit, saga, step, message, tool):
@@ -207,8 +205,7 @@ def _with_resources(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
     return [
         found
         for found in ready
-        if (resource := wanted.get(str(found.step))) is None
-        or (resource, str(found.step)) in mine
+        if (resource := wanted.get(str(found.step))) is None or (resource, str(found.step)) in mine
     ]
 
 
@@ -227,9 +224,7 @@ def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> list[Assignment]
     runs = [found for found in runs if found.call.idempotency_key in open_keys]
     for found in runs:
         _tell_start(unit, found)
-    storage.execute(
-        sql.START, [json.dumps([_intent(unit, shift, found) for found in runs])]
-    )
+    storage.execute(sql.START, [json.dumps([_intent(unit, shift, found) for found in runs])])
     return [found for found in ready if found not in refused]
 
 
@@ -245,7 +240,7 @@ def _refuse_executed(unit: Unit, found: Assignment) -> None:
 def _tell_start(unit: Unit, found: Assignment) -> None:
     step = unit.steps[found.step]
     saga = unit.sagas[found.saga]
-    facts = {
+    facts: dict[str, Any] = {
         "direction": found.direction.value,
         "fence": step.fence,
         "attempt": found.round + 1,

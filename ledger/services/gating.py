@@ -42,9 +42,7 @@ def _is_blocked(unit: Unit, step: StepRow) -> bool:
     return before is not None and still_blocks(before.state)
 
 
-def refuse(
-    step_id: UUID, direction: str, *, why: str, actor: str, payload: dict[str, Any]
-) -> None:
+def refuse(step_id: UUID, direction: str, *, why: str, actor: str, payload: dict[str, Any]) -> None:
     """A no, or silence until the end: it does not run. `why` is `rejected` or `expired`.
 
     A refused undo leaves the effect as residue. Raises Superseded when the step no longer
@@ -108,5 +106,3 @@ def _locked(step_id: UUID, actor: str) -> tuple[Unit, SagaRow, StepRow]:
 def _expect(step: StepRow, *states: StepState) -> None:
     if step.state not in states:
         raise Superseded
-
-

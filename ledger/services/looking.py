@@ -26,9 +26,7 @@ from ledger.tools.contract import Tool
 NEGATIVES = 2
 
 
-def look_at_evidence(
-    unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool
-) -> bool:
+def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> bool:
     """Settle from late answers when they suffice; True when nothing is left to look for."""
     direction = Direction(message.direction)
     doubts = storage.rows(
@@ -39,7 +37,7 @@ def look_at_evidence(
     late = [row.late for row in doubts if row.late]
     applied = [evidence for evidence in late if evidence["outcome"] == "done"]
     if applied:
-        found: Sighting = Applied(applied[-1].get("result"))
+        found = Applied(applied[-1].get("result"))
         conclude(unit, saga, step, direction, found, tool=tool, how="late answer")
         return True
     if doubts and all(row.late and row.late["outcome"] == "failed" for row in doubts):

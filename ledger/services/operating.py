@@ -161,5 +161,3 @@ def _locked(step_id: UUID, reason: str, actor: str) -> tuple[Unit, SagaRow, Step
     if step is None:
         raise errors.NotFound(f"There is no step {step_id}.")
     return unit, unit.sagas[step.saga_id], step
-
-

@@ -68,9 +68,7 @@ def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
         args=args,
         args_text=args_text,
         fingerprint=keys.fingerprint(args_text),
-        idempotency_key=keys.downstream_key(
-            str(saga_id), proposal.step_id, tool.key, args_text
-        ),
+        idempotency_key=keys.downstream_key(str(saga_id), proposal.step_id, tool.key, args_text),
         effect_key=effect_key,
         claim=claim,
         skeleton=keys.skeleton(claim) if claim else "",
@@ -111,9 +109,7 @@ def _claim(proposal: Proposal, effect_key: str) -> str:
     return f"repeat of {proposal.repeat_of}: {effect_key}"
 
 
-def _alternatives(
-    saga_id: UUID, proposal: Proposal, bearer: Bearer
-) -> tuple[dict[str, Any], ...]:
+def _alternatives(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> tuple[dict[str, Any], ...]:
     """What may run instead, in order, in the form of `ledger.rows.Variant`."""
     prepared = []
     for alternative in proposal.alternatives:

@@ -42,7 +42,8 @@ ON CONFLICT (key) WHERE released_at IS NULL DO NOTHING
 INSERT_STEP = """
 WITH version AS (
     INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at)
-    VALUES (%(tool_digest)s, %(tool)s, %(tool_version)s, %(definition)s::jsonb, clock_timestamp())
+    VALUES (%(tool_digest)s, %(tool)s, %(tool_version)s, %(definition)s::jsonb,
+        clock_timestamp())
     ON CONFLICT (digest) DO NOTHING
 )
 INSERT INTO ledger_step (
@@ -52,8 +53,8 @@ INSERT INTO ledger_step (
     confirmed_tool, state, fence, attempts, reclaims, error, residue, created_at, finished_at
 ) VALUES (
     %(id)s, %(saga)s, %(step_id)s, %(position)s, 1, %(tool)s, %(tool_digest)s, %(tier)s,
-    %(blast_radius)s, %(args_text)s::text, %(args_text)s::text::jsonb, %(fingerprint)s, %(idempotency_key)s,
-    %(effect_key)s, %(resource)s, %(reason)s, %(repeat_of)s, %(duplicate_of)s,
+    %(blast_radius)s, %(args_text)s::text, %(args_text)s::text::jsonb, %(fingerprint)s,
+    %(idempotency_key)s, %(effect_key)s, %(resource)s, %(reason)s, %(repeat_of)s, %(duplicate_of)s,
     %(alternatives)s::jsonb, 0, %(verdict)s, %(rule)s, %(policy)s, '', '', %(state)s::text, 0, 0, 0,
     %(error)s::jsonb, false, clock_timestamp(),
     CASE WHEN %(state)s::text = 'rejected' THEN clock_timestamp() END

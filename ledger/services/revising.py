@@ -59,5 +59,3 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
     unit.flush()
     gate().open(held(saga, step, Direction.FORWARD, why="A person asked for this change."), verdict)
     return Answer("accepted", step.id)
-
-

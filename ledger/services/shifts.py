@@ -92,12 +92,12 @@ def end(shift: UUID, ran: int) -> None:
 
 def waiting() -> Any:
     """What a shift could take now: `rows` (at most 100) and the age of the oldest, `age_s`."""
-    return storage.row(WAITING)
+    return storage.the_row(WAITING)
 
 
 def live() -> Any:
     """Shifts by their leases: `alive` at work, `rung` on their way."""
-    return storage.row(LIVE)
+    return storage.the_row(LIVE)
 
 
 def set_aside(why: str) -> None:

@@ -88,4 +88,3 @@ def return_lost_looks() -> int:
 def purge_messages() -> int:
     """Drop old taken messages. The ledger keeps the facts; these rows were only intentions."""
     return storage.execute(PURGE)
-

@@ -210,11 +210,10 @@ class Unit:
         self._written()
 
     def _written(self) -> None:
-        for row in (*self.steps.values(), *self.sagas.values()):
-            row.was = row.state  # type: ignore[assignment]
-            row.dirty = False
+        for saga in self.sagas.values():
+            saga.was, saga.dirty = saga.state, False
         for step in self.steps.values():
-            step.fence_was = step.fence
+            step.was, step.fence_was, step.dirty = step.state, step.fence, False
         for pending in (
             self._entries,
             self._messages,

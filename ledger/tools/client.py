@@ -79,7 +79,7 @@ def client() -> httpx.Client:
 
 
 def _after_fork() -> None:
-    global _lock  # another thread may have held it when the process was copied
+    global _lock  # noqa: PLW0603 - another thread may have held it when the process was copied
     _lock = threading.Lock()
 
 

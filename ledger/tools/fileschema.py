@@ -8,7 +8,7 @@ from ledger.states import BlastRadius, Tier
 
 _TEXT = {"type": "string", "minLength": 1}
 _SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": 31_536_000}
-_TOKEN = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"  # RFC 9110, 5.6.2: a header's name
+_TOKEN = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"  # noqa: S105 - RFC 9110, 5.6.2: a header's name
 
 _REQUEST: dict[str, Any] = {
     "method": {"enum": ["GET", "POST", "PUT", "PATCH", "DELETE"]},

@@ -25,7 +25,7 @@ class ShiftWorker(SimpleWorker):
     def request_stop(self, signum: int, frame: Any) -> None:
         """First signal: the shift takes nothing new and ends when its calls have."""
         shift.stopping.set()
-        super().request_stop(signum, frame)
+        super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
 
 
 class Command(BaseCommand):
