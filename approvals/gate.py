@@ -1,0 +1,39 @@
+"""The gate that `settings.SAGA_GATE` names: the ledger's questions, answered here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from approvals import policy, queries
+from approvals.services import expiring, rechecking, requesting
+from ledger.gate import Held, Question, Verdict
+
+
+class Gate:
+    """Implements `ledger.gate.Gate`; every call but `sweep` joins the ledger's transaction."""
+
+    def judge(self, question: Question) -> Verdict:
+        """By the policy of this process."""
+        return policy.judge(policy.current(), question)
+
+    def open(self, held: Held, verdict: Verdict) -> None:
+        """Ask people; an older request of this step and direction is superseded."""
+        requesting.ask(held, verdict)
+
+    def recheck(self, held: Held) -> str:
+        """'' when a yes to exactly this stands, else why not."""
+        return rechecking.recheck(held)
+
+    def close(self, steps: Iterable[UUID], why: str) -> None:
+        """The steps will not run: withdraw what is asked about them."""
+        requesting.withdraw(steps, why)
+
+    def requests(self, steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
+        """Newest request of each step: {step: {"id", "state", "url"}}."""
+        return queries.newest_of_steps(steps)
+
+    def sweep(self) -> int:
+        """End the requests whose time is over; how many."""
+        return expiring.sweep()

@@ -1,0 +1,3 @@
+from approvals.models.approval import Approval, Decision
+
+__all__ = ["Approval", "Decision"]

@@ -1,0 +1,209 @@
+"""Every read of requests: documents of the API, lists by key, and what the ledger's pages show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models.functions import Lower
+from django.urls import reverse
+
+from approvals import rights, sentences
+from approvals.models import Approval, Decision
+from approvals.rights import Person
+from approvals.states import ApprovalState
+from ledger import storage
+from ledger.models.fields import ClockTimestamp
+
+Document = dict[str, Any]
+# Makes the address of a page absolute: request.build_absolute_uri.
+Absolute = Callable[[str], str]
+
+_NEWEST = """
+SELECT DISTINCT ON (step_id) step_id, id, CASE
+    WHEN state = 'pending' AND expires_at <= clock_timestamp() THEN 'expired' ELSE state END AS state
+FROM approvals_approval WHERE step_id = ANY(%s) ORDER BY step_id, id DESC
+"""
+
+
+def page_of(request: UUID) -> str:
+    """The address of the page on which this request is decided."""
+    return reverse("approvals:approval-detail", args=[request])
+
+
+def newest_of_steps(steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
+    """Newest request of each of these steps, in one statement."""
+    return {
+        row.step_id: {"id": row.id, "state": row.state, "url": page_of(row.id)}
+        for row in storage.rows(_NEWEST, [list(steps)])
+    }
+
+
+def requests() -> QuerySet[Approval]:
+    """Requests with all that a document needs, and `now`, the database's clock."""
+    said = Prefetch("decisions", Decision.objects.order_by("at"), to_attr="said")
+    return (
+        Approval.objects.annotate(now=ClockTimestamp())
+        .select_related("step", "saga__agent")
+        .prefetch_related(said)
+    )
+
+
+def find(request: UUID) -> Approval | None:
+    """One request with all that a document needs."""
+    return requests().filter(pk=request).first()
+
+
+def in_state(state: str) -> QuerySet[Approval]:
+    """Requests that people are told to be in this state, newest first; "" for any."""
+    is_over = Q(state=ApprovalState.PENDING, expires_at__lte=ClockTimestamp())
+    found = requests().order_by("-id")
+    match state:
+        case "":
+            return found
+        case ApprovalState.PENDING:
+            return found.filter(Q(state=state) & ~is_over)
+        case ApprovalState.EXPIRED:
+            return found.filter(Q(state=state) | is_over)
+    return found.filter(state=state)
+
+
+def waiting_for(person: Person) -> QuerySet[Approval]:
+    """What this person may decide and has not, the one that ends first at the top.
+
+    The same rules as `rights.can_decide`, as conditions; tests hold the two together.
+    """
+    if person.user_id is None or not person.is_active:
+        return requests().none()
+    mine = Decision.objects.filter(approval=OuterRef("pk"), user_id=person.user_id)
+    groups = Q()
+    for group in sorted(person.groups):
+        groups |= Q(needs__contains=[{"group": group}])
+    if not groups:
+        return requests().none()
+    return (
+        in_state(ApprovalState.PENDING)
+        .filter(groups)
+        .annotate(starter=Lower("saga__started_by"))
+        .exclude(Exists(mine))
+        .exclude(saga__agent__owner_id=person.user_id)
+        .exclude(starter__in=person.names)
+        .order_by("expires_at", "id")
+    )
+
+
+def decided_by(person: Person) -> QuerySet[Decision]:
+    """What this person answered, newest first, each with its request in `approval`."""
+    return (
+        Decision.objects.filter(user_id=person.user_id)
+        .annotate(now=ClockTimestamp())
+        .select_related("approval__step", "approval__saga__agent")
+        .order_by("-id")
+    )
+
+
+def document(request: Approval, person: Person, absolute: Absolute) -> Document:
+    """A request as the API shows it to this person (docs/approvals.md has the fields)."""
+    is_able, why_not = standing(request, person)
+    state = request.state_seen_at(request.now)
+    return {
+        "id": str(request.pk),
+        "state": state.value,
+        "saga_id": str(request.saga_id),
+        "step_id": request.step.step_id,
+        "step": str(request.step_id),
+        "direction": request.direction,
+        "agent": request.saga.agent.name,
+        "tool": request.tool,
+        "tool_version": request.tool_version,
+        "args": json.loads(request.args_text),
+        "args_digest": request.args_digest,
+        "idempotency_key": request.idempotency_key,
+        "reason": request.step.reason,
+        "why": request.why,
+        "policy": {"rule": request.rule, "digest": request.policy_digest},
+        "needs": needs_of(request),
+        "decisions": [_decision(decision) for decision in request.said],
+        "expires_at": _stamp(ends_at(request)),
+        "can_decide": is_able,
+        "why_not": why_not or None,
+        "url": absolute(page_of(request.pk)),
+        "superseded_by": str(request.superseded_by_id) if request.superseded_by_id else None,
+        "created_at": _stamp(request.created_at),
+        "decided_at": _stamp(request.decided_at),
+        "used_at": _stamp(request.used_at),
+    }
+
+
+def standing(request: Approval, person: Person) -> tuple[bool, str]:
+    """Whether this person can decide it now: the right to, and a request that still waits."""
+    is_allowed, why_not = rights.can_decide(person, request)
+    if not is_allowed:
+        return False, why_not
+    told = state_sentence(request)
+    if told:
+        return False, told
+    mine = next((d for d in request.said if d.user_id == person.user_id), None)
+    if mine is not None:
+        return False, f"You said yes {sentences.span(request.now - mine.at)} ago; others must too."
+    return True, ""
+
+
+def state_sentence(request: Approval) -> str:
+    """What became of it, for people; '' while it waits."""
+    now: datetime = request.now
+    match state := request.state_seen_at(now):
+        case ApprovalState.PENDING:
+            return ""
+        case ApprovalState.EXPIRED:
+            return sentences.expired(request.expires_at, now)
+        case ApprovalState.SUPERSEDED:
+            return sentences.superseded(request.ended_at, now, request.ended_why)
+        case ApprovalState.CANCELLED:
+            return sentences.cancelled(request.ended_at, now, request.ended_why)
+    last = request.said[-1]
+    return sentences.decided(state, last.username, last.at, now, last.reason)
+
+
+def ends_at(request: Approval) -> datetime:
+    """When the question ends; once it is approved, when the yes does."""
+    if request.state == ApprovalState.APPROVED and request.yes_until:
+        return request.yes_until
+    return request.expires_at
+
+
+def needs_of(request: Approval) -> list[Document]:
+    """[{"group", "count", "have", "missing"}]: how far each need is met now."""
+    # Rights are looked at again only where somebody has said yes already.
+    yes = rights.counted_yes(request) if request.said else {}
+    return [
+        {
+            "group": found.need.group,
+            "count": found.need.count,
+            "have": found.have,
+            "missing": found.missing,
+        }
+        for found in rights.needs_progress(request, yes)
+    ]
+
+
+def _decision(decision: Decision) -> Document:
+    return {
+        "by": decision.username,
+        "answer": decision.answer,
+        "reason": decision.reason,
+        "args_digest": decision.args_digest,
+        "via": decision.via,
+        "at": _stamp(decision.at),
+    }
+
+
+def _stamp(at: datetime | None) -> str | None:
+    """RFC 3339 in UTC with microseconds."""
+    if at is None:
+        return None
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,71 @@
+"""What people are told about a request, in the same words on every surface. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from approvals.states import ApprovalState
+
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+
+_DID = {
+    ApprovalState.APPROVED: "approved",
+    ApprovalState.REJECTED: "rejected",
+    ApprovalState.CHANGE_REQUESTED: "sent back for a change",
+}
+
+
+def span(length: timedelta) -> str:
+    """A length of time in its largest whole unit: `4 min`, `2 h`, `3 d`."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def decided(state: ApprovalState, by: str, at: datetime, now: datetime, reason: str = "") -> str:
+    """Who won, what, and when (case B11)."""
+    said = f" Reason: {reason}" if reason else ""
+    return f"It was already {_DID[state]} by {by} {span(now - at)} ago.{said}"
+
+
+def expired(at: datetime, now: datetime) -> str:
+    return (
+        f"The request expired {span(now - at)} ago and nothing was run. If it is still wanted, "
+        "the agent must submit it again as a new step."
+    )
+
+
+def late(at: datetime, now: datetime) -> str:
+    return f"{expired(at, now)} Your answer was noted as late; it does not count."
+
+
+def superseded(at: datetime, now: datetime, why: str) -> str:
+    because = f" ({why.rstrip('.')})" if why else ""
+    return (
+        f"The request was replaced {span(now - at)} ago{because}. What would run is no longer "
+        "what was shown here; decide on the new request."
+    )
+
+
+def cancelled(at: datetime, now: datetime, why: str) -> str:
+    because = f": {why.rstrip('.')}" if why else ""
+    return f"The request was withdrawn {span(now - at)} ago{because}. Nothing was run."
+
+
+def stale() -> str:
+    return (
+        "The digest that you sent is not that of what would run now. Read the request again and "
+        "decide on what it shows."
+    )
+
+
+def used(at: datetime, now: datetime) -> str:
+    return f"The yes was used {span(now - at)} ago: the step has been started under it."
+
+
+def withdrawn() -> str:
+    return "The step no longer waits for an answer, so the request was withdrawn."

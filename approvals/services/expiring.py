@@ -1,0 +1,80 @@
+"""Silence until the end is a no. Judged by the database's clock, whoever notices it first."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from django.db import DatabaseError
+
+from approvals.services.locking import lock_saga_of
+from ledger import storage
+from ledger.services import gating
+from ledger.services.unit import Superseded
+
+logger = logging.getLogger(__name__)
+
+# Requests that one sweep ends: enough for a burst, few enough that a sweep stays short.
+BATCH = 100
+
+DUE = """
+SELECT id FROM approvals_approval WHERE state = 'pending' AND expires_at <= clock_timestamp()
+ORDER BY expires_at LIMIT %s
+"""
+EXPIRE = """
+UPDATE approvals_approval SET state = 'expired', ended_at = clock_timestamp()
+WHERE id = %s AND state = 'pending' AND expires_at <= clock_timestamp()
+RETURNING id, step_id, direction, args_digest, policy_digest, rule
+"""
+CANCEL = """
+UPDATE approvals_approval SET state = 'cancelled', ended_at = clock_timestamp(),
+    ended_why = 'the step no longer waits'
+WHERE id = %s AND state = 'pending'
+"""
+
+
+def sweep() -> int:
+    """End what is due; how many requests it ended. Safe in any number of processes at once."""
+    return sum(_alone(row.id) for row in storage.rows(DUE, [BATCH]))
+
+
+def _alone(request: UUID) -> bool:
+    """One request in its own transaction: what goes wrong with it stops no other."""
+    try:
+        return _end(request)
+    except Superseded:
+        storage.execute(CANCEL, [request])
+        return True
+    except DatabaseError:
+        logger.exception("request %s could not be ended", request)
+        return False
+
+
+@storage.transition
+def _end(request: UUID) -> bool:
+    # Who finds the saga locked leaves it: its holder, or the next sweep, will see to it.
+    return lock_saga_of(request, or_leave_it=True) and expire(request)
+
+
+def expire(request: UUID) -> bool:
+    """End one request whose time is over; False when there was nothing to end.
+
+    Joins the caller's transaction, which holds the saga's lock. Raises Superseded.
+    """
+    found = storage.row(EXPIRE, [request])
+    if found is None:
+        return False
+    gating.refuse(
+        found.step_id,
+        found.direction,
+        why="expired",
+        actor="clock",
+        payload={
+            "approval": str(found.id),
+            "args_digest": found.args_digest,
+            "policy": found.policy_digest,
+            "rule": found.rule,
+            "reason": "Nobody answered in time.",
+        },
+    )
+    return True
