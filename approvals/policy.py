@@ -102,9 +102,7 @@ def _rule_as_json(rule: Rule) -> dict[str, Any]:
     }
 
 
-ONE_APPROVER = Terms(
-    need=(Need("approvers"),), expires_s=int(timedelta(hours=24).total_seconds())
-)
+ONE_APPROVER = Terms(need=(Need("approvers"),), expires_s=int(timedelta(hours=24).total_seconds()))
 DEFAULT = Policy(
     rules=(
         Rule(

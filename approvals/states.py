@@ -40,8 +40,7 @@ _A = ApprovalState
 # longer what would run is superseded.
 TRANSITIONS: Mapping[ApprovalState, frozenset[ApprovalState]] = {
     _A.PENDING: frozenset(
-        {_A.APPROVED, _A.REJECTED, _A.CHANGE_REQUESTED}
-        | {_A.EXPIRED, _A.SUPERSEDED, _A.CANCELLED}
+        {_A.APPROVED, _A.REJECTED, _A.CHANGE_REQUESTED} | {_A.EXPIRED, _A.SUPERSEDED, _A.CANCELLED}
     ),
     _A.APPROVED: frozenset({_A.REJECTED, _A.SUPERSEDED, _A.CANCELLED}),
     _A.REJECTED: frozenset(),

@@ -69,7 +69,13 @@ class ShiftLoop:
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
+        self._close()
         return self.ran
+
+    def _close(self) -> None:
+        for end in (self._bell, self._rope, self._ears):
+            if end is not None:
+                end.close()
 
     def _is_over(self, began: float) -> bool:
         if self._running or self._unwritten:

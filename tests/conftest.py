@@ -153,3 +153,6 @@ def browser_page(chromium: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert not wrong, wrong
+
+
+pytest_plugins = ["tests.shop"]

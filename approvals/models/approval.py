@@ -58,7 +58,8 @@ class Approval(models.Model):
                 name="approvals_one_question_at_a_time",
             ),
             models.CheckConstraint(
-                condition=~Q(state="approved") | Q(yes_until__isnull=False, decided_at__isnull=False),
+                condition=~Q(state="approved")
+                | Q(yes_until__isnull=False, decided_at__isnull=False),
                 name="approvals_yes_ends",
             ),
             models.CheckConstraint(
@@ -75,9 +76,7 @@ class Approval(models.Model):
             # The newest request of a step, and the wall's look at every claim.
             models.Index(fields=["step", "direction", "-id"], name="approvals_of_step"),
             models.Index(fields=["state", "-id"], name="approvals_by_state"),
-            models.Index(
-                fields=["expires_at"], condition=Q(state="pending"), name="approvals_due"
-            ),
+            models.Index(fields=["expires_at"], condition=Q(state="pending"), name="approvals_due"),
         ]
 
     def __str__(self) -> str:

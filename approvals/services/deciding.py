@@ -211,9 +211,7 @@ def _follow_up(click: Click, request: Approval, decision: Decision, state: Appro
                 request.step_id, request.direction, why="rejected", actor=actor, payload=told
             )
         case ApprovalState.CHANGE_REQUESTED:
-            gating.ask_for_change(
-                request.step_id, text=decision.reason, actor=actor, payload=told
-            )
+            gating.ask_for_change(request.step_id, text=decision.reason, actor=actor, payload=told)
         case _:
             gating.journal(
                 request.saga_id,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledger import keys
-from ledger.gate import Held, Question, gate
+from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
+from ledger.services.asking import ask, judge
 from ledger.services.tooling import recorded_tool
 from ledger.services.unit import Unit
 from ledger.states import (
@@ -102,50 +102,11 @@ def ask_or_send(
     unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, *, must_ask: str = ""
 ) -> None:
     """Start an undo, or put it to people first. A policy can make it wait, never forbid it."""
-    variant = step.variant
-    question = Question(
-        direction=direction,
-        tool=variant.tool,
-        tool_version=variant.tool_version,
-        tier=variant.tier,
-        blast_radius=variant.blast_radius,
-        args=variant.args,
-        agent=saga.agent,
-        saga=saga.view(),
-        step=step.view(),
-        must_ask=must_ask,
-    )
-    verdict = gate().judge(question)
+    verdict = judge(saga, step, direction, must_ask=must_ask)
     if verdict.kind == "allow":
         unit.send(step, "run", direction)
-        return
-    unit.flush()
-    gate().open(held(saga, step, direction, why=must_ask), verdict)
-    unit.entry(saga, "approval.requested", step, direction=direction, rule=verdict.rule)
-
-
-def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -> Held:
-    """What a request about this direction of a step is bound to."""
-    from_key = keys_for(step, direction)
-    variant = step.variant
-    return Held(
-        step=step.id,
-        saga=saga.id,
-        direction=direction,
-        args=variant.args,
-        args_digest=variant.fingerprint,
-        tool=variant.tool,
-        tool_version=variant.tool_version,
-        tool_digest=variant.tool_digest,
-        idempotency_key=from_key,
-        why=why,
-    )
-
-
-def keys_for(step: StepRow, direction: Direction) -> str:
-    """The downstream key of one direction of what the step runs now."""
-    variant = step.variant
-    return keys.direction_key(variant.idempotency_key, direction, variant.index)
+    else:
+        ask(unit, saga, step, direction, verdict, why=must_ask)
 
 
 def leave_as_residue(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:

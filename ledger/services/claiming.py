@@ -15,10 +15,10 @@ from uuid import UUID
 from django.conf import settings
 
 from ledger import keys, storage
-from ledger.gate import Question, gate
+from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
-from ledger.services.backward import held, keys_for
+from ledger.services.asking import ask, held, judge, key_for
 from ledger.services.looking import look_at_evidence
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
@@ -135,29 +135,11 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     if not why:
         return True
     storage.execute(sql.VOID, [message.id])
-    verdict = gate().judge(_question(saga, step, direction, why))
+    verdict = judge(saga, step, direction, must_ask=why)
     if direction == Direction.FORWARD:
         unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
-    unit.flush()
-    gate().open(held(saga, step, direction, why=why), verdict)
-    unit.entry(saga, "approval.requested", step, direction=direction, rule=verdict.rule, why=why)
+    ask(unit, saga, step, direction, verdict, why=why)
     return False
-
-
-def _question(saga: SagaRow, step: StepRow, direction: Direction, why: str) -> Question:
-    variant = step.variant
-    return Question(
-        direction=direction,
-        tool=variant.tool,
-        tool_version=variant.tool_version,
-        tier=variant.tier,
-        blast_radius=variant.blast_radius,
-        args=variant.args,
-        agent=saga.agent,
-        saga=saga.view(),
-        step=step.view(),
-        must_ask=why,
-    )
 
 
 def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment:
@@ -168,7 +150,7 @@ def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assig
         step_id=step.step_id,
         args=step.variant.args,
         result=step.result,
-        idempotency_key=keys_for(step, direction),
+        idempotency_key=key_for(step, direction),
         saga=saga.view(),
         step=step.view(),
         timeout_s=tool.timeout_s,

@@ -13,7 +13,8 @@ from ledger.models.fields import uuid7
 from ledger.rows import SagaRow
 from ledger.services import proposing_sql as sql
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
-from ledger.services.backward import begin, held
+from ledger.services.asking import ask
+from ledger.services.backward import begin
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
@@ -177,8 +178,7 @@ def _follow_up(
     row = unit.steps[step]
     if state == StepState.AWAITING_APPROVAL:
         why = _must_ask(prepared, duplicate)
-        gate().open(held(saga, row, Direction.FORWARD, why=why), verdict)
-        unit.entry(saga, "approval.requested", row, rule=verdict.rule, why=why)
+        ask(unit, saga, row, Direction.FORWARD, verdict, why=why)
     elif not saga.is_past_pivot:
         begin(unit, saga, f"the policy denies step {row.step_id}", cause=row.step_id)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ledger import errors, storage
-from ledger.gate import Question, gate
 from ledger.rows import SagaRow
 from ledger.services import revising_sql as sql
-from ledger.services.backward import held
+from ledger.services.asking import ask, judge
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
 from ledger.services.unit import Superseded, Unit
@@ -30,20 +29,8 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
         raise Superseded
     unit.lock_steps([prior.id])
     step = unit.steps[prior.id]
-    verdict = gate().judge(
-        Question(
-            direction=Direction.FORWARD,
-            tool=prepared.tool.key,
-            tool_version=prepared.tool.version,
-            tier=prepared.tool.tier,
-            blast_radius=prepared.tool.blast_radius,
-            args=prepared.args,
-            agent=saga.agent,
-            saga=saga.view(),
-            step=step.view(),
-            must_ask="A person asked for this change.",
-        )
-    )
+    why = "A person asked for this change."
+    verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
     unit.move(
         step,
         StepState.AWAITING_APPROVAL,
@@ -56,6 +43,5 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
     )
     if saga.state == SagaState.PAUSED:
         unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
-    unit.flush()
-    gate().open(held(saga, step, Direction.FORWARD, why="A person asked for this change."), verdict)
+    ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
     return Answer("accepted", step.id)

@@ -7,7 +7,6 @@ from typing import Any
 from uuid import UUID
 
 from ledger import backoff, keys, storage
-from ledger.gate import Question, gate
 from ledger.outcomes import Done, Failed, Outcome, Unknown
 from ledger.rows import SagaRow, StepRow
 from ledger.rulings import (
@@ -23,7 +22,8 @@ from ledger.rulings import (
     rule_forward,
 )
 from ledger.services import forward
-from ledger.services.backward import advance, begin, held
+from ledger.services.asking import ask, judge
+from ledger.services.backward import advance, begin
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
 from ledger.states import Direction, RecordState, SagaState, StepState, Tier
@@ -192,25 +192,9 @@ def _try_again(
 
 def ask_again(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
     """Put a forward run to people anew."""
-    variant = step.variant
-    verdict = gate().judge(
-        Question(
-            direction=Direction.FORWARD,
-            tool=variant.tool,
-            tool_version=variant.tool_version,
-            tier=variant.tier,
-            blast_radius=variant.blast_radius,
-            args=variant.args,
-            agent=saga.agent,
-            saga=saga.view(),
-            step=step.view(),
-            must_ask=why,
-        )
-    )
+    verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
     unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
-    unit.flush()
-    gate().open(held(saga, step, Direction.FORWARD, why=why), verdict)
-    unit.entry(saga, "approval.requested", step, rule=verdict.rule, why=why)
+    ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
 
 
 def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
@@ -219,19 +203,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     step.alternative += 1
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
-    verdict = gate().judge(
-        Question(
-            direction=Direction.FORWARD,
-            tool=variant.tool,
-            tool_version=variant.tool_version,
-            tier=variant.tier,
-            blast_radius=variant.blast_radius,
-            args=variant.args,
-            agent=saga.agent,
-            saga=saga.view(),
-            step=step.view(),
-        )
-    )
+    verdict = judge(saga, step, Direction.FORWARD)
     step.alternatives[step.alternative - 1]["verdict"] = verdict.kind
     facts = {
         "error": error,
@@ -244,9 +216,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         unit.send(step, "run", Direction.FORWARD)
         return
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
-    unit.flush()
-    gate().open(held(saga, step, Direction.FORWARD, why="An alternative is next."), verdict)
-    unit.entry(saga, "approval.requested", step, rule=verdict.rule)
+    ask(unit, saga, step, Direction.FORWARD, verdict, why="An alternative is next.")
 
 
 def _apply_backward(

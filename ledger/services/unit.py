@@ -126,6 +126,8 @@ class Unit:
 
     def move(self, step: StepRow, state: StepState, kind: str, /, **payload: Any) -> int:
         """Change a step's state and tell of it; the number of the entry."""
+        if step.state != step.was:
+            self.flush()  # the database checks every edge, so none may be skipped
         step.state = state
         step.dirty = True
         if state in STEP_WITHOUT_EFFECT:
@@ -135,6 +137,8 @@ class Unit:
 
     def move_saga(self, saga: SagaRow, state: SagaState, kind: str, /, **payload: Any) -> None:
         """Change a saga's state and tell of it."""
+        if saga.state != saga.was:
+            self.flush()
         saga.state = state
         saga.dirty = True
         self.entry(saga, kind, state=state.value, **payload)

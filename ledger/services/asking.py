@@ -1,0 +1,66 @@
+"""Putting a step to the gate: the question, what a yes is bound to, and the request itself."""
+
+from __future__ import annotations
+
+from ledger import keys
+from ledger.gate import Held, Question, Verdict, gate
+from ledger.rows import SagaRow, StepRow
+from ledger.services.unit import Unit
+from ledger.states import Direction
+
+
+def judge(saga: SagaRow, step: StepRow, direction: Direction, *, must_ask: str = "") -> Verdict:
+    """The gate's verdict on what a step runs now."""
+    variant = step.variant
+    return gate().judge(
+        Question(
+            direction=direction,
+            tool=variant.tool,
+            tool_version=variant.tool_version,
+            tier=variant.tier,
+            blast_radius=variant.blast_radius,
+            args=variant.args,
+            agent=saga.agent,
+            saga=saga.view(),
+            step=step.view(),
+            must_ask=must_ask,
+        )
+    )
+
+
+def ask(
+    unit: Unit,
+    saga: SagaRow,
+    step: StepRow,
+    direction: Direction,
+    verdict: Verdict,
+    *,
+    why: str = "",
+) -> None:
+    """Open a request to people, in this transaction; an older one is superseded."""
+    unit.flush()
+    gate().open(held(saga, step, direction, why=why), verdict)
+    unit.entry(saga, "approval.requested", step, direction=direction, rule=verdict.rule, why=why)
+
+
+def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -> Held:
+    """What a request about this direction of a step is bound to."""
+    variant = step.variant
+    return Held(
+        step=step.id,
+        saga=saga.id,
+        direction=direction,
+        args=variant.args,
+        args_digest=variant.fingerprint,
+        tool=variant.tool,
+        tool_version=variant.tool_version,
+        tool_digest=variant.tool_digest,
+        idempotency_key=key_for(step, direction),
+        why=why,
+    )
+
+
+def key_for(step: StepRow, direction: Direction) -> str:
+    """The downstream key of one direction of what the step runs now."""
+    variant = step.variant
+    return keys.direction_key(variant.idempotency_key, direction, variant.index)
