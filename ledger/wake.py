@@ -60,6 +60,11 @@ class Watch:
             self._blind = True
             self._bell.set()
 
+    def follow(self, key: Key) -> None:
+        """Listen for one more saga or step, from now on: look before sleeping."""
+        hub().follow(self, str(key))
+        self.look_yourself()
+
     def wait(
         self,
         look: Callable[[], Found | None],
@@ -116,6 +121,11 @@ class Hub:
                 self._thread.start()
         if not self.listening.is_set():
             watch.look_yourself()
+
+    def follow(self, watch: Watch, key: str) -> None:
+        with self._lock:
+            watch.keys.add(key)
+            self._watches.setdefault(key, set()).add(watch)
 
     def unregister(self, watch: Watch) -> None:
         with self._lock:

@@ -1,0 +1,56 @@
+"""Numbers for /metrics. None may count a table that grows: each stops at `AT_MOST`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ledger.queries.documents import rows
+from ledger.states import StepState
+
+# Beyond this a number says "far too many" and the exact one helps nobody.
+AT_MOST = 10_000
+# The states of the partial index ledger_step_attention.
+WATCHED = (
+    StepState.UNKNOWN,
+    StepState.STUCK,
+    StepState.EXECUTING,
+    StepState.CHANGE_REQUESTED,
+)
+# The list is written out: a parameter could not be proven to lie within the index.
+_STEPS = f"""
+SELECT state, count(*) FROM (
+    SELECT state FROM ledger_step
+    WHERE state IN ('unknown', 'stuck', 'executing', 'change_requested') LIMIT {AT_MOST}
+) watched GROUP BY state
+"""
+_OUTBOX = f"""
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(due_at)), 0)::float FROM (
+    SELECT due_at FROM ledger_outboxmessage
+    WHERE taken_at IS NULL AND due_at <= clock_timestamp() ORDER BY due_at, id LIMIT {AT_MOST}
+) due
+"""
+_SHIFTS = """
+SELECT count(*) FROM ledger_shift WHERE ended_at IS NULL AND lease_until > clock_timestamp()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    due: int
+    oldest_s: float
+
+
+def steps_by_state() -> dict[str, int]:
+    """Steps in each watched state."""
+    return {state.value: 0 for state in WATCHED} | dict(rows(_STEPS, []))
+
+
+def outbox() -> Outbox:
+    """How much work is due and untaken, and since when."""
+    due, oldest_s = rows(_OUTBOX, [])[0]
+    return Outbox(due, oldest_s)
+
+
+def live_shifts() -> int:
+    """Shifts that take work now."""
+    return int(rows(_SHIFTS, [])[0][0])
