@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, connections
+
+from ledger.listening import listen
 
 CHANNEL = "ledger_finished"
 # A lost notification costs at most this; a poll of one row a second and waiter is cheap.
@@ -153,8 +154,7 @@ class Hub:
         failures = 0
         while True:
             try:
-                with psycopg.connect(**_own_connection()) as connection:
-                    connection.execute(f"LISTEN {CHANNEL}")
+                with listen(CHANNEL) as connection:
                     self.listening.set()
                     failures = 0
                     # Whatever was said while nobody listened is lost: look.
@@ -172,15 +172,6 @@ class Hub:
             for notification in connection.notifies(timeout=SILENCE_S):
                 self.ring(notification.payload)
             connection.execute("SELECT 1")
-
-
-def _own_connection() -> dict[str, Any]:
-    """Arguments of a connection of its own, outside Django's pool, in autocommit."""
-    wrapper = connections[DEFAULT_DB_ALIAS]
-    parameters = dict(wrapper.get_connection_params())
-    for name in ("pool", "cursor_factory", "context"):
-        parameters.pop(name, None)
-    return {**parameters, "autocommit": True, "application_name": "saga wake"}
 
 
 _hub: Hub | None = None

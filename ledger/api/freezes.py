@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
-from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
@@ -15,7 +14,6 @@ from ledger.api.asked import NewFreeze
 from ledger.api.bodies import read
 from ledger.api.openapi import takes
 from ledger.api.wishes import Cursor, Limit
-from ledger.errors import InvalidArgs
 from ledger.queries import listing
 from ledger.queries.paging import DEFAULT_LIMIT, uuid_cursor
 from ledger.services import freezing
@@ -49,29 +47,11 @@ def add_freeze(request: HttpRequest) -> HttpResponse:
     """For operators. Nothing new leaves; what is in flight finishes and is recorded."""
     bearer = access.operator(request)
     asked = read(request, NewFreeze)
-    if (asked.scope == "all") != (asked.value is None):
-        raise InvalidArgs(
-            "The scope `all` has no `value`, and every other scope needs one.",
-            errors=[{"pointer": "/value", "detail": f"Does not fit the scope {asked.scope}."}],
-        )
-    value = asked.value or ""
-    if asked.scope == "saga":
-        value = str(_saga_id(value))
     until = None if asked.expires_at is None else datetime.fromisoformat(asked.expires_at.upper())
-    freeze_id = freezing.freeze(
-        asked.scope, value, reason=asked.reason, expires_at=until, actor=bearer.actor
+    added = freezing.freeze(
+        asked.scope, asked.value or "", reason=asked.reason, expires_at=until, actor=bearer.actor
     )
-    return replies.reply(listing.freeze(freeze_id), 201)
-
-
-def _saga_id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise InvalidArgs(
-            "With the scope `saga` the `value` is a saga's id.",
-            errors=[{"pointer": "/value", "detail": "Not an id."}],
-        ) from None
+    return replies.reply(listing.freeze(added.pk), 201)
 
 
 @router.delete(
@@ -83,7 +63,5 @@ def _saga_id(text: str) -> UUID:
 def lift_freeze(request: HttpRequest, freeze: str) -> HttpResponse:
     """For operators. Lifting what is lifted changes nothing."""
     bearer, freeze_id = access.operator(request), access.owned(freeze, "freeze")
-    if listing.freeze(freeze_id) is None:
-        raise access.nothing("freeze")
     freezing.lift(freeze_id, actor=bearer.actor)
     return HttpResponse(status=204)

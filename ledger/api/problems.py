@@ -94,9 +94,7 @@ def answer_error(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def invalid(faults: list[dict[str, Any]]) -> InvalidArgs:
     """What pydantic found wrong, by JSON Pointer; the values themselves are not repeated."""
-    found = [
-        {"pointer": _pointer(fault["loc"]), "detail": fault["msg"]} for fault in faults[:20]
-    ]
+    found = [{"pointer": _pointer(fault["loc"]), "detail": fault["msg"]} for fault in faults[:20]]
     first = found[0]
     return InvalidArgs(f"At {first['pointer'] or 'the top'}: {first['detail']}.", errors=found)
 

@@ -24,9 +24,7 @@ _WAITS_FOR_PEOPLE = frozenset(
 )
 
 
-def reply(
-    document: Any, status: int = 200, headers: dict[str, str] | None = None
-) -> HttpResponse:
+def reply(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
     """A JSON answer."""
     raw = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
     return HttpResponse(raw, status=status, content_type="application/json", headers=headers)

@@ -20,7 +20,7 @@ from ledger.bearer import Bearer
 from ledger.errors import InvalidArgs, MissingStepId
 from ledger.queries import documents, listing
 from ledger.queries.paging import DEFAULT_LIMIT, uuid_cursor
-from ledger.services import closing, opening, tokens
+from ledger.services import closing, opening
 from ledger.services.proposals import Opening, Proposal
 
 router = Router(tags=["sagas"])
@@ -145,10 +145,8 @@ def complete_saga(request: HttpRequest, saga: str) -> HttpResponse:
     openapi_extra=takes(Because, problems=(403, 404, 409, 422)),
 )
 def abort_saga(request: HttpRequest, saga: str) -> HttpResponse:
-    """What it did is undone in reverse order. Its agent may do this, or an operator."""
-    bearer, saga_id = access.caller(request), access.owned(saga, "saga")
-    if not bearer.is_agent:
-        tokens.require_operator(bearer)
+    """What it did is undone in reverse order. Past its commitment point it cannot turn back."""
+    bearer, saga_id = access.agent(request), access.owned(saga, "saga")
     asked = read(request, Because)
     closing.abort(saga_id, asked.reason, bearer=bearer)
     return replies.reply(_found(request, saga_id, bearer))
@@ -175,9 +173,7 @@ def list_entries(
 
 
 def _found(request: HttpRequest, saga_id: UUID, bearer: Bearer) -> documents.Document:
-    found = documents.saga(
-        saga_id, absolute=request.build_absolute_uri, agent_id=bearer.agent_id
-    )
+    found = documents.saga(saga_id, absolute=request.build_absolute_uri, agent_id=bearer.agent_id)
     if found is None:
         raise access.nothing("saga")
     return found

@@ -52,11 +52,6 @@ def propose_step(request: HttpRequest, saga: str) -> HttpResponse:
 
 def to_proposal(asked: NewStep, step_id: str) -> Proposal:
     """The service's value for what was sent."""
-    if asked.repeat_of is not None and not asked.reason.strip():
-        raise InvalidArgs(
-            "A deliberate repeat needs a `reason`: a person decides on it.",
-            errors=[{"pointer": "/reason", "detail": "Missing with repeat_of."}],
-        )
     return Proposal(
         step_id=step_id,
         tool=asked.tool,

@@ -12,7 +12,7 @@ from ledger.api.answered import ToolPage
 from ledger.api.openapi import takes
 from ledger.api.wishes import Limit, Name
 from ledger.queries.paging import MAX_LIMIT, page
-from ledger.tools import registry
+from ledger.tools.installed import registry
 
 router = Router(tags=["tools"])
 
@@ -30,7 +30,7 @@ def list_tools(
 ) -> HttpResponse:
     """An agent sees those that its token may propose."""
     bearer = access.caller(request)
-    tools = sorted(registry().tools(), key=lambda tool: tool.key)
+    tools = registry().all()
     seen = [tool for tool in tools if tool.key > cursor and bearer.may_use(tool.key)]
     items = [
         {

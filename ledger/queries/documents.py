@@ -12,26 +12,26 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from django.urls import reverse
 
 from ledger.gate import gate
 from ledger.states import SAGA_ENDED, STEP_FINISHED, SagaState, StepState
+from ledger.storage import rows
 
 Document = dict[str, Any]
 # Makes the address of a page absolute: request.build_absolute_uri.
 Absolute = Callable[[str], str]
 
 _STEP = """
-SELECT s.id, s.saga_id, s.step_id, s.position, s.tool, v.version, s.args_text, s.fingerprint,
-    s.idempotency_key, s.tier, s.state, s.result_text, s.error, s.reason, s.attempts,
-    s.created_at, s.finished_at, s.verdict, s.held_why, s.residue, s.executed_at, g.state
+SELECT s.id, s.saga_id, s.step_id, s.position, s.tool, v.version AS tool_version, s.args_text,
+    s.fingerprint, s.idempotency_key, s.tier, s.state, s.result_text, s.error, s.reason, s.attempts,
+    s.created_at, s.finished_at, s.verdict, s.held_why, g.state AS saga_state
 FROM ledger_step s
 JOIN ledger_toolversion v ON v.digest = s.tool_version_id
 JOIN ledger_saga g ON g.id = s.saga_id
 """
 _SAGA = """
-SELECT g.id, g.task_id, g.name, a.name, g.state, g.metadata, g.created_at, g.updated_at
+SELECT g.id, g.task_id, g.name, a.name AS agent, g.state, g.metadata, g.created_at, g.updated_at
 FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id
 """
 _NEVER_ASKED_IN = frozenset(
@@ -45,12 +45,6 @@ _NEVER_ASKED_IN = frozenset(
     }
 )
 _GOING_FORWARD = frozenset({SagaState.RUNNING, SagaState.COMPLETED})
-
-
-def rows(sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
-        return cursor.fetchall()
 
 
 def stamp(at: datetime | None) -> str | None:
@@ -95,21 +89,20 @@ def steps_of(sagas: Iterable[UUID], absolute: Absolute) -> list[Document]:
     return _steps(rows(_STEP + where, [list(sagas)]), absolute)
 
 
-def _steps(found: list[tuple[Any, ...]], absolute: Absolute) -> list[Document]:
-    asked = [row[0] for row in found if _may_have_been_asked(row)]
+def _steps(found: list[Any], absolute: Absolute) -> list[Document]:
+    asked = [row.id for row in found if _may_have_been_asked(row)]
     requests = gate().requests(asked) if asked else {}
-    return [_step(row, _approval(requests.get(row[0]), absolute)) for row in found]
+    return [_step(row, _approval(requests.get(row.id), absolute)) for row in found]
 
 
-def _may_have_been_asked(row: tuple[Any, ...]) -> bool:
+def _may_have_been_asked(row: Any) -> bool:
     # Spares the hot path a query. A step that was allowed, and whose saga never turned back,
     # was never put to a person.
-    state, verdict, held_why, saga_state = row[10], row[17], row[18], row[21]
     return not (
-        verdict == "allow"
-        and not held_why
-        and state in _NEVER_ASKED_IN
-        and saga_state in _GOING_FORWARD
+        row.verdict == "allow"
+        and not row.held_why
+        and row.state in _NEVER_ASKED_IN
+        and row.saga_state in _GOING_FORWARD
     )
 
 
@@ -123,38 +116,36 @@ def _approval(request: Mapping[str, Any] | None, absolute: Absolute) -> Document
     }
 
 
-def _step(row: tuple[Any, ...], approval: Document | None) -> Document:
+def _step(row: Any, approval: Document | None) -> Document:
     return {
-        "id": str(row[0]),
-        "saga_id": str(row[1]),
-        "step_id": row[2],
-        "position": row[3],
-        "tool": row[4],
-        "tool_version": row[5],
-        "args": json.loads(row[6]),
-        "args_digest": row[7],
-        "idempotency_key": row[8],
-        "tier": row[9],
-        "state": row[10],
-        "result": None if row[11] is None else json.loads(row[11]),
-        "error": _json(row[12]),
-        "reason": row[13],
+        "id": str(row.id),
+        "saga_id": str(row.saga_id),
+        "step_id": row.step_id,
+        "position": row.position,
+        "tool": row.tool,
+        "tool_version": row.tool_version,
+        "args": json.loads(row.args_text),
+        "args_digest": row.fingerprint,
+        "idempotency_key": row.idempotency_key,
+        "tier": row.tier,
+        "state": row.state,
+        "result": None if row.result_text is None else json.loads(row.result_text),
+        "error": _json(row.error),
+        "reason": row.reason,
         "approval": approval,
         "effect_of": None,
-        "attempts": row[14],
-        "created_at": stamp(row[15]),
-        "finished_at": stamp(row[16]),
+        "attempts": row.attempts,
+        "created_at": stamp(row.created_at),
+        "finished_at": stamp(row.finished_at),
     }
 
 
 def _json(value: Any) -> Any:
-    # Django leaves jsonb as text in a plain cursor; a None is SQL's.
+    # Django's connections leave jsonb as text; None is SQL's.
     return json.loads(value) if isinstance(value, str) else value
 
 
-def saga(
-    saga_id: UUID, *, absolute: Absolute, agent_id: UUID | None = None
-) -> Document | None:
+def saga(saga_id: UUID, *, absolute: Absolute, agent_id: UUID | None = None) -> Document | None:
     """One saga with its steps; None when there is none, or none of `agent_id`."""
     found = sagas(
         "WHERE g.id = %s AND (%s::uuid IS NULL OR g.agent_id = %s)",
@@ -169,30 +160,28 @@ def sagas(where: str, values: Sequence[Any], absolute: Absolute) -> list[Documen
     found = rows(_SAGA + where, values)
     if not found:
         return []
-    ids = [row[0] for row in found]
+    ids = [row.id for row in found]
     steps: dict[str, list[Document]] = {str(saga_id): [] for saga_id in ids}
     for document in steps_of(ids, absolute):
         steps[document["saga_id"]].append(document)
-    ended_backward = [row[0] for row in found if row[4] == SagaState.COMPENSATED]
+    ended_backward = [row.id for row in found if row.state == SagaState.COMPENSATED]
     left = residue(ended_backward) if ended_backward else {}
-    return [_saga(row, steps[str(row[0])], left.get(row[0], []), absolute) for row in found]
+    return [_saga(row, steps[str(row.id)], left.get(row.id, []), absolute) for row in found]
 
 
-def _saga(
-    row: tuple[Any, ...], steps: list[Document], left: list[Document], absolute: Absolute
-) -> Document:
+def _saga(row: Any, steps: list[Document], left: list[Document], absolute: Absolute) -> Document:
     return {
-        "id": str(row[0]),
-        "task_id": row[1],
-        "name": row[2],
-        "agent": row[3],
-        "state": row[4],
-        "metadata": _json(row[5]),
+        "id": str(row.id),
+        "task_id": row.task_id,
+        "name": row.name,
+        "agent": row.agent,
+        "state": row.state,
+        "metadata": _json(row.metadata),
         "steps": steps,
         "residue": left,
-        "created_at": stamp(row[6]),
-        "updated_at": stamp(row[7]),
-        "url": absolute(reverse("ledger:saga-detail", args=[row[0]])),
+        "created_at": stamp(row.created_at),
+        "updated_at": stamp(row.updated_at),
+        "url": absolute(reverse("ledger:saga-detail", args=[row.id])),
     }
 
 
@@ -229,7 +218,7 @@ def has_ended(document: Document) -> bool:
     return document["state"] in SAGA_ENDED
 
 
-_UNFINISHED = "SELECT 1 FROM ledger_step WHERE saga_id = %s AND state <> ALL(%s) LIMIT 1"
+_UNFINISHED = "SELECT 1 AS found FROM ledger_step WHERE saga_id = %s AND state <> ALL(%s) LIMIT 1"
 _SETTLED = [*sorted(STEP_FINISHED), StepState.STUCK.value]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledger.queries.documents import rows
 from ledger.states import StepState
+from ledger.storage import rows
 
 # Beyond this a number says "far too many" and the exact one helps nobody.
 AT_MOST = 10_000
@@ -24,7 +24,9 @@ SELECT state, count(*) FROM (
 ) watched GROUP BY state
 """
 _OUTBOX = f"""
-SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(due_at)), 0)::float FROM (
+SELECT count(*) AS due,
+    coalesce(extract(epoch FROM clock_timestamp() - min(due_at)), 0)::float AS oldest_s
+FROM (
     SELECT due_at FROM ledger_outboxmessage
     WHERE taken_at IS NULL AND due_at <= clock_timestamp() ORDER BY due_at, id LIMIT {AT_MOST}
 ) due
@@ -42,15 +44,14 @@ class Outbox:
 
 def steps_by_state() -> dict[str, int]:
     """Steps in each watched state."""
-    return {state.value: 0 for state in WATCHED} | dict(rows(_STEPS, []))
+    return {state.value: 0 for state in WATCHED} | dict(rows(_STEPS))
 
 
 def outbox() -> Outbox:
     """How much work is due and untaken, and since when."""
-    due, oldest_s = rows(_OUTBOX, [])[0]
-    return Outbox(due, oldest_s)
+    return Outbox(*rows(_OUTBOX)[0])
 
 
 def live_shifts() -> int:
     """Shifts that take work now."""
-    return int(rows(_SHIFTS, [])[0][0])
+    return int(rows(_SHIFTS)[0][0])

@@ -6,8 +6,9 @@ import json
 from typing import Any
 from uuid import UUID
 
-from ledger.queries.documents import Absolute, Document, rows, sagas, stamp
+from ledger.queries.documents import Absolute, Document, sagas, stamp
 from ledger.queries.paging import page
+from ledger.storage import rows
 
 
 def list_sagas(
@@ -30,9 +31,7 @@ def list_sagas(
     }
     wanted = {sql: value for sql, value in conditions.items() if value}
     where = "WHERE " + " AND ".join(wanted) if wanted else ""
-    found = sagas(
-        f"{where} ORDER BY g.id DESC LIMIT %s", [*wanted.values(), limit + 1], absolute
-    )
+    found = sagas(f"{where} ORDER BY g.id DESC LIMIT %s", [*wanted.values(), limit + 1], absolute)
     return page(found, limit, lambda saga: saga["id"])
 
 
@@ -48,16 +47,16 @@ def list_entries(saga_id: UUID, *, after: int, limit: int) -> Document:
     return page(found, limit, lambda entry: entry["seq"])
 
 
-def _entry(row: tuple[Any, ...]) -> Document:
+def _entry(row: Any) -> Document:
     return {
-        "seq": row[0],
-        "kind": row[1],
-        "step_id": row[2] or None,
-        "at": stamp(row[3]),
-        "actor": row[4],
-        "payload": json.loads(row[5]),
-        "prev_hash": row[6],
-        "hash": row[7],
+        "seq": row.seq,
+        "kind": row.kind,
+        "step_id": row.step_id or None,
+        "at": stamp(row.at),
+        "actor": row.actor,
+        "payload": json.loads(row.payload),
+        "prev_hash": row.prev_hash,
+        "hash": row.hash,
     }
 
 
@@ -81,21 +80,21 @@ def freeze(freeze_id: UUID) -> Document | None:
     return _freeze(found[0]) if found else None
 
 
-def _freeze(row: tuple[Any, ...]) -> Document:
+def _freeze(row: Any) -> Document:
     return {
-        "id": str(row[0]),
-        "scope": row[1],
-        "value": row[2] or None,
-        "reason": row[3],
-        "created_by": row[4],
-        "created_at": stamp(row[5]),
-        "expires_at": stamp(row[6]),
-        "lifted_at": stamp(row[7]),
-        "lifted_by": row[8] or None,
+        "id": str(row.id),
+        "scope": row.scope,
+        "value": row.value or None,
+        "reason": row.reason,
+        "created_by": row.created_by,
+        "created_at": stamp(row.created_at),
+        "expires_at": stamp(row.expires_at),
+        "lifted_at": stamp(row.lifted_at),
+        "lifted_by": row.lifted_by or None,
     }
 
 
 def saga_exists(saga_id: UUID, *, agent_id: UUID | None) -> bool:
     """Whether there is this saga, and it is one of `agent_id` when that is given."""
-    sql = "SELECT 1 FROM ledger_saga WHERE id = %s AND (%s::uuid IS NULL OR agent_id = %s)"
+    sql = "SELECT 1 AS found FROM ledger_saga WHERE id = %s AND (%s::uuid IS NULL OR agent_id = %s)"
     return bool(rows(sql, [saga_id, agent_id, agent_id]))

@@ -11,12 +11,13 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.auth.password_validation import validate_password
-from django.db import connection, transaction
+from django.db import transaction
 
 from ledger.bearer import Bearer
 from ledger.errors import Forbidden, InvalidArgs, Unauthorized
 from ledger.models import Agent, Token
 from ledger.models.fields import ClockTimestamp
+from ledger.storage import row
 
 GROUPS = ("viewers", "oncall", "approvers")
 # Who may answer for an unknown step, retry, freeze. Viewers only look.
@@ -30,7 +31,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="saga-console"'}
 REFUSED = {"WWW-Authenticate": 'Bearer realm="saga-console", error="invalid_token"'}
 
 _FIND = """
-SELECT t.tools, a.id, a.name, u.id, u.{username}
+SELECT t.tools, a.id AS agent_id, a.name AS agent_name, u.id AS user_id, u.{username} AS username
 FROM ledger_token t
 LEFT JOIN ledger_agent a ON a.id = t.agent_id
 LEFT JOIN {users} u ON u.id = t.user_id
@@ -48,20 +49,17 @@ def bearer(raw: str) -> Bearer:
         raise Unauthorized("This is not one of this console's tokens.", headers=REFUSED)
     user = get_user_model()
     sql = _FIND.format(users=user._meta.db_table, username=user.USERNAME_FIELD)
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [_digest(raw)])
-        row = cursor.fetchone()
-    if row is None:
+    owner = row(sql, [_digest(raw)])
+    if owner is None:
         raise Unauthorized(
             "The token is unknown or was revoked. Ask an operator for a new one.", headers=REFUSED
         )
-    tools, agent_id, agent_name, user_id, username = row
     return Bearer(
-        agent_id=agent_id,
-        agent_name=agent_name or "",
-        user_id=user_id,
-        username=username or "",
-        tools=tuple(tools),
+        agent_id=owner.agent_id,
+        agent_name=owner.agent_name or "",
+        user_id=owner.user_id,
+        username=owner.username or "",
+        tools=tuple(owner.tools),
     )
 
 
