@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from ledger.queries import gauges
 
-REGISTRY = CollectorRegistry(auto_describe=True)
+REGISTRY = CollectorRegistry()
 REQUESTS = Histogram(
     "saga_request_seconds",
     "Time to answer an API request, waiting included.",

@@ -13,6 +13,7 @@ from typing import Any
 
 from ninja import NinjaAPI
 from ninja.openapi.schema import REF_TEMPLATE
+from ninja.operation import Operation
 from pydantic import BaseModel
 
 from ledger.api import answered, asked
@@ -71,6 +72,10 @@ def _titles(status: int) -> str:
 
 class ConsoleAPI(NinjaAPI):
     """django-ninja, with a schema that also knows what is read by hand."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        """The view's own name: generated clients call their methods by it."""
+        return operation.view_func.__name__
 
     @functools.cache  # noqa: B019 - one API lives as long as the process
     def get_openapi_schema(self, **options: Any) -> Any:
