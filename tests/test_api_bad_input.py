@@ -108,6 +108,7 @@ def test_a_bad_field_is_refused_and_uses_up_no_key(agent: Caller, name: str) -> 
     assert_refused(agent, saga, agent.post(f"sagas/{saga}/steps", GOOD | fields), status, type_)
 
 
+@pytest.mark.django_db(transaction=True)  # what is refused is rolled back, not only unseen
 @pytest.mark.parametrize(
     ("fields", "status", "type_"),
     [
