@@ -107,11 +107,12 @@ class Hub:
     """The listener of this process and who waits. Made by `hub()`, never shared over a fork."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self._lock = threading.Lock()
         self._watches: dict[str, set[Watch]] = {}
         self._thread: threading.Thread | None = None
         self.listening = threading.Event()
+        self._closed = False
+        self._connection: psycopg.Connection[Any] | None = None
 
     def register(self, watch: Watch) -> None:
         with self._lock:
@@ -150,11 +151,20 @@ class Hub:
         for watch in everybody:
             watch.look_yourself()
 
+    def close(self) -> None:
+        """Stop listening and end the connection. Whoever still waits is left to look."""
+        self._closed = True
+        if self._connection is not None:
+            self._connection.close()
+        if self._thread is not None:
+            self._thread.join(5)
+
     def _run(self) -> None:
         failures = 0
-        while True:
+        while not self._closed:
             try:
                 with listen(CHANNEL) as connection:
+                    self._connection = connection
                     self.listening.set()
                     failures = 0
                     # Whatever was said while nobody listened is lost: look.
@@ -162,6 +172,8 @@ class Hub:
                     self._listen(connection)
             except (psycopg.Error, OSError) as error:
                 self.listening.clear()
+                if self._closed:
+                    return
                 pause = RECONNECT_S[min(failures, len(RECONNECT_S) - 1)]
                 failures += 1
                 log.warning("not listening for finished steps, again in %s s: %s", pause, error)
@@ -174,29 +186,21 @@ class Hub:
             connection.execute("SELECT 1")
 
 
-_hub: Hub | None = None
-_hub_lock = threading.Lock()
+_hubs: dict[int, Hub] = {}
 
 
 def hub() -> Hub:
     """The hub of this process. After a fork the child gets its own, with its own connection."""
-    global _hub
-    found = _hub
-    if found is not None and found.pid == os.getpid():
-        return found
-    with _hub_lock:
-        if _hub is None or _hub.pid != os.getpid():
-            _hub = Hub()
-        return _hub
+    pid = os.getpid()
+    # setdefault is atomic, and a hub that loses the race has done nothing yet.
+    return _hubs.get(pid) or _hubs.setdefault(pid, Hub())
 
 
-def _forget_after_fork() -> None:
-    # The lock may have been held by a thread that does not exist in the child.
-    global _hub, _hub_lock
-    _hub, _hub_lock = None, threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)
+def close() -> None:
+    """End this process's listener, so that nothing of it stays in the database."""
+    closing = _hubs.pop(os.getpid(), None)
+    if closing is not None:
+        closing.close()
 
 
 @contextmanager

@@ -14,12 +14,14 @@ from django.db import connection
 from django.http import HttpResponse
 from django.test import Client
 
+from ledger import wake
 from ledger.models import Shift
 from ledger.models.fields import ClockTimestamp
 from ledger.services import tokens
 from ledger.shift import ShiftLoop, stopping
 from ledger.tools.installed import registry
 
+# Loaded by conftest.py after Django is set up.
 URN = "urn:saga-console:problem/"
 TOOL = """
 [tools."{name}"]
@@ -86,10 +88,18 @@ class Caller:
     token: str | None
 
     def send(
-        self, method: str, path: str, body: Any = None, *, kind: str = "application/json", **headers: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        kind: str = "application/json",
+        **headers: str,
     ) -> HttpResponse:
         """`body` is sent as it is when bytes, as JSON otherwise. Header names with `_`."""
-        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        raw = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
         extra = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.token is not None:
             extra.setdefault("Authorization", f"Bearer {self.token}")
@@ -176,5 +186,13 @@ def problem_type(answer: HttpResponse) -> str:
     assert answer.headers["Content-Type"] == "application/problem+json", answer.content
     document = answer.json()
     assert document["status"] == answer.status_code
-    assert document["title"] and document["detail"]
+    assert document["title"]
+    assert document["detail"]
     return str(document["type"]).removeprefix(URN)
+
+
+@pytest.fixture(autouse=True)
+def no_listener_is_left() -> Iterator[None]:
+    """A listener of this process would keep the test's database from being dropped."""
+    yield
+    wake.close()

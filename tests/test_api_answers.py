@@ -13,17 +13,7 @@ from django.db import connection
 from ledger.api import waiting
 from ledger.models import Entry, Step
 from ledger.states import StepState
-from tests.apicast import (  # noqa: F401 - fixtures
-    Caller,
-    a_shift,
-    agent,
-    oncall,
-    other_agent,
-    problem_type,
-    tools,
-    tools_at,
-    unused_url,
-)
+from tests.apicast import Caller, a_shift, problem_type, tools_at
 from tests.sockets import says_json, target
 
 OK = says_json("200 OK", b'{"id":"note_1"}')

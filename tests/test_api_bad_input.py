@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from ledger.models import Entry, Saga, Step
-from tests.apicast import (  # noqa: F401 - fixtures
-    Caller,
-    agent,
-    oncall,
-    problem_type,
-    tools,
-    unused_url,
-)
+from tests.apicast import Caller, problem_type
 
 pytestmark = pytest.mark.usefixtures("tools")
 GOOD = {"step_id": "s1", "tool": "notes.add", "args": {"id": "a"}}
@@ -42,7 +35,11 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "a lone surrogate in a key": (step('{"id":"a","\\ud800":1}'), 422, "invalid-args"),
     "NUL": (step('{"id":"\\u0000"}'), 422, "invalid-args"),
     "100,000 levels": (DEEP, 400, "invalid-json"),
-    "100,000 levels of args": (step('{"id":' + "[" * 10**5 + "]" * 10**5 + "}"), 400, "invalid-json"),
+    "100,000 levels of args": (
+        step('{"id":' + "[" * 10**5 + "]" * 10**5 + "}"),
+        400,
+        "invalid-json",
+    ),
     "10 MB": (step('{"id":"' + "a" * 10_000_000 + '"}'), 413, "too-large"),
     "args as a string (A9)": (step('"{\\"id\\":\\"a\\"}"'), 422, "invalid-args"),
     "args as a list": (step("[]"), 422, "invalid-args"),

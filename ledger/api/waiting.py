@@ -20,14 +20,12 @@ from django.db import connections
 from ledger.api.prefer import Preference
 from ledger.wake import Watch, watching
 
-# Three quarters of the 64 threads that `manage.py up` gives the web server.
-DEFAULT_WAITERS = 48
 Found = TypeVar("Found")
 
 
 @functools.cache
 def _seats() -> threading.BoundedSemaphore:
-    return threading.BoundedSemaphore(getattr(settings, "SAGA_WAITERS", DEFAULT_WAITERS))
+    return threading.BoundedSemaphore(settings.SAGA_WAITERS)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def can_operate(caller: Bearer) -> bool:
     """Whether this caller may resolve, retry and freeze. Never an agent."""
     if caller.user_id is None:
         return False
-    people: Any = get_user_model()._default_manager.filter(pk=caller.user_id, is_active=True)
+    people: Any = get_user_model().objects.filter(pk=caller.user_id, is_active=True)
     return bool(
         people.filter(groups__name__in=OPERATING_GROUPS).exists()
         or people.filter(is_superuser=True).exists()
@@ -120,7 +120,7 @@ def seat_operator(username: str, *, group: str, password: str | None = None) -> 
     """
     if group not in GROUPS:
         raise InvalidArgs(f"The group is one of {', '.join(GROUPS)}, not {group!r}.")
-    users: Any = get_user_model()._default_manager
+    users: Any = get_user_model().objects
     person, created = users.get_or_create(username=username)
     if password is not None:
         validate_password(password, person)
@@ -152,7 +152,7 @@ def _digest(raw: str) -> str:
 
 
 def _person(username: str) -> Any:
-    found = get_user_model()._default_manager.filter(username=username).first()
+    found = get_user_model().objects.filter(username=username).first()
     if found is None:
         raise InvalidArgs(f"There is no person {username!r}; make one with manage.py operator.")
     return found

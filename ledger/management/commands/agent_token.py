@@ -34,9 +34,7 @@ class Command(BaseCommand):
             self.stderr.write(f"{revoked} token(s) of {name} revoked.")
             return
         try:
-            token = tokens.issue_agent_token(
-                name, tools=options["tools"], owner=options["owner"]
-            )
+            token = tokens.issue_agent_token(name, tools=options["tools"], owner=options["owner"])
         except SagaError as error:
             raise CommandError(error.detail) from None
         self.stdout.write(token)
