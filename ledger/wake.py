@@ -16,6 +16,9 @@ from __future__ import annotations
 
 import logging
 import os
+import select
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -111,8 +114,8 @@ class Hub:
         self._watches: dict[str, set[Watch]] = {}
         self._thread: threading.Thread | None = None
         self.listening = threading.Event()
-        self._closed = False
-        self._connection: psycopg.Connection[Any] | None = None
+        # A byte here is the end: it also ends a listener that has not connected yet.
+        self._stop, self._stopping = socket.socketpair()
 
     def register(self, watch: Watch) -> None:
         with self._lock:
@@ -152,38 +155,45 @@ class Hub:
             watch.look_yourself()
 
     def close(self) -> None:
-        """Stop listening and end the connection. Whoever still waits is left to look."""
-        self._closed = True
-        if self._connection is not None:
-            self._connection.close()
+        """Stop listening and end the connection. Whoever still waits looks for himself."""
+        self._stop.send(b".")
         if self._thread is not None:
             self._thread.join(5)
 
     def _run(self) -> None:
         failures = 0
-        while not self._closed:
+        while not self._is_stopping(0):
             try:
                 with listen(CHANNEL) as connection:
-                    self._connection = connection
                     self.listening.set()
                     failures = 0
                     # Whatever was said while nobody listened is lost: look.
                     self._wake_all()
                     self._listen(connection)
             except (psycopg.Error, OSError) as error:
-                self.listening.clear()
-                if self._closed:
-                    return
                 pause = RECONNECT_S[min(failures, len(RECONNECT_S) - 1)]
                 failures += 1
                 log.warning("not listening for finished steps, again in %s s: %s", pause, error)
-                time.sleep(pause)
+                self._is_stopping(pause)
+            finally:
+                self.listening.clear()
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
-        while True:
-            for notification in connection.notifies(timeout=SILENCE_S):
-                self.ring(notification.payload)
-            connection.execute("SELECT 1")
+        with selectors.DefaultSelector() as ears:
+            ears.register(connection, selectors.EVENT_READ)
+            ears.register(self._stopping, selectors.EVENT_READ)
+            while True:
+                heard = {key.fileobj for key, _ in ears.select(SILENCE_S)}
+                if self._stopping in heard:
+                    return
+                if not heard:
+                    connection.execute("SELECT 1")
+                for notification in connection.notifies(timeout=0):
+                    self.ring(notification.payload)
+
+    def _is_stopping(self, seconds: float) -> bool:
+        """Whether it is over, at the latest after `seconds`."""
+        return bool(select.select([self._stopping], [], [], seconds)[0])
 
 
 _hubs: dict[int, Hub] = {}

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404
 from django.urls import URLPattern, re_path
 from ninja import Router
+from ninja.errors import HttpError, ValidationError
 
 from ledger.api import freezes, sagas, steps, tools
 from ledger.api.access import TokenAuth
@@ -35,13 +36,9 @@ def build_api(routers: Iterable[Router] = ()) -> ConsoleAPI:
         openapi_url="/openapi.json",
     )
 
-    @api.exception_handler(Exception)
-    def answer(request: HttpRequest, error: Exception) -> HttpResponse:
-        return answer_error(request, error)
-
-    # The framework has handlers of its own for these; the most specific one wins.
-    for kind in list(api._exception_handlers):
-        api.add_exception_handler(kind, answer)
+    # The framework has handlers of its own for these, and the most specific one wins.
+    for kind in (Exception, Http404, HttpError, ValidationError):
+        api.add_exception_handler(kind, answer_error)
     for router in (sagas.router, steps.router, tools.router, freezes.router, *routers):
         api.add_router("", router)
     return api

@@ -7,7 +7,6 @@ and the document is completed here: bodies, headers, and the problems that may c
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -73,13 +72,20 @@ def _titles(status: int) -> str:
 class ConsoleAPI(NinjaAPI):
     """django-ninja, with a schema that also knows what is read by hand."""
 
+    _schema: Any = None
+
     def get_openapi_operation_id(self, operation: Operation) -> str:
         """The view's own name: generated clients call their methods by it."""
         return operation.view_func.__name__
 
-    @functools.cache  # noqa: B019 - one API lives as long as the process
     def get_openapi_schema(self, **options: Any) -> Any:
-        schema = super().get_openapi_schema(**options)
+        """Made on first use and kept: nothing in it changes while the process runs."""
+        if self._schema is None:
+            self._schema = self._completed(super().get_openapi_schema(**options))
+        return self._schema
+
+    @staticmethod
+    def _completed(schema: Any) -> Any:
         components = schema["components"].setdefault("schemas", {})
         read = (asked.NewSaga, asked.NewStep, asked.Because, asked.Nothing, asked.Resolution)
         for model in (*read, asked.NewFreeze, answered.Problem):

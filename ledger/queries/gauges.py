@@ -17,18 +17,18 @@ WATCHED = (
     StepState.CHANGE_REQUESTED,
 )
 # The list is written out: a parameter could not be proven to lie within the index.
-_STEPS = f"""
+_STEPS = """
 SELECT state, count(*) FROM (
     SELECT state FROM ledger_step
-    WHERE state IN ('unknown', 'stuck', 'executing', 'change_requested') LIMIT {AT_MOST}
+    WHERE state IN ('unknown', 'stuck', 'executing', 'change_requested') LIMIT %s
 ) watched GROUP BY state
 """
-_OUTBOX = f"""
+_OUTBOX = """
 SELECT count(*) AS due,
     coalesce(extract(epoch FROM clock_timestamp() - min(due_at)), 0)::float AS oldest_s
 FROM (
     SELECT due_at FROM ledger_outboxmessage
-    WHERE taken_at IS NULL AND due_at <= clock_timestamp() ORDER BY due_at, id LIMIT {AT_MOST}
+    WHERE taken_at IS NULL AND due_at <= clock_timestamp() ORDER BY due_at, id LIMIT %s
 ) due
 """
 _SHIFTS = """
@@ -44,12 +44,12 @@ class Outbox:
 
 def steps_by_state() -> dict[str, int]:
     """Steps in each watched state."""
-    return {state.value: 0 for state in WATCHED} | dict(rows(_STEPS))
+    return {state.value: 0 for state in WATCHED} | dict(rows(_STEPS, [AT_MOST]))
 
 
 def outbox() -> Outbox:
     """How much work is due and untaken, and since when."""
-    return Outbox(*rows(_OUTBOX)[0])
+    return Outbox(*rows(_OUTBOX, [AT_MOST])[0])
 
 
 def live_shifts() -> int:

@@ -48,7 +48,8 @@ def bearer(raw: str) -> Bearer:
     if not raw.startswith("saga_"):
         raise Unauthorized("This is not one of this console's tokens.", headers=REFUSED)
     user = get_user_model()
-    sql = _FIND.format(users=user._meta.db_table, username=user.USERNAME_FIELD)
+    table = user._meta.db_table  # noqa: SLF001 - documented API in spite of its name
+    sql = _FIND.format(users=table, username=user.USERNAME_FIELD)
     owner = row(sql, [_digest(raw)])
     if owner is None:
         raise Unauthorized(
