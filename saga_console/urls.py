@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
-_APPS = ("saga_console.edges", "approvals.urls", "ledger.urls")
+_APPS = ("saga_console.edges", "saga_console.api", "approvals.urls", "ledger.urls")
 
 urlpatterns: list[URLPattern | URLResolver] = [path("admin/", admin.site.urls)]
 urlpatterns += [path("", include(name)) for name in _APPS if find_spec(name)]

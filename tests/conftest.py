@@ -20,6 +20,8 @@ import redis
 from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg.conninfo import conninfo_to_dict
 
+pytest_plugins = ["tests.apicast"]
+
 # Before Django reads its settings: this run never touches the home of a console that is used.
 _HOME = Path(tempfile.mkdtemp(prefix="saga-test-"))
 (_HOME / "static").mkdir()

@@ -47,7 +47,8 @@ def test_a_setting_that_cannot_be_used_is_named(
 
 def test_a_connection_is_kept_looked_at_and_has_its_limits() -> None:
     database = settings.DATABASES["default"]
-    assert database["CONN_MAX_AGE"] is None
+    assert database["CONN_MAX_AGE"] == 0
+    assert database["OPTIONS"]["pool"]["max_size"] == 64
     assert database["CONN_HEALTH_CHECKS"] is True
     options = database["OPTIONS"]["options"]
     for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):

@@ -1,0 +1,116 @@
+"""The waiting room: nobody sleeps through the bell, and nobody needs it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+
+from ledger import wake
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SAGA, STEP, OTHER = "a" * 8, "b" * 8, "c" * 8
+
+
+def ring(*keys: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [wake.CHANNEL, " ".join(keys)])
+
+
+def listening() -> None:
+    """Return once this process's hub hears."""
+    with wake.watching("nobody"):
+        assert wake.hub().listening.wait(10)
+    time.sleep(0.1)  # whoever registered before is told to look once; that shall be over
+
+
+def later(seconds: float, action: Callable[[], None]) -> threading.Timer:
+    timer = threading.Timer(seconds, lambda: (action(), connection.close()))
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("key", [SAGA, STEP])
+def test_a_bell_for_saga_or_step_ends_the_wait(key: str) -> None:
+    listening()
+    done = threading.Event()
+    later(0.2, lambda: (done.set(), ring(SAGA, STEP)))
+    began = time.monotonic()
+    assert wake.wait_until([key], lambda: done.is_set() or None, 20)
+    assert time.monotonic() - began < wake.SAFETY_NET_S
+
+
+def test_what_is_done_already_is_not_waited_for() -> None:
+    began = time.monotonic()
+    assert wake.wait_until([SAGA], lambda: "done", 20) == "done"
+    assert time.monotonic() - began < 1
+
+
+def test_a_bell_before_the_sleep_is_not_lost() -> None:
+    listening()
+    with wake.watching(SAGA) as watch:
+        ring(SAGA, STEP)
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert watch.wait(lambda: True, 20, about=STEP, look_first=False)
+        assert time.monotonic() - began < 0.2
+
+
+def test_without_a_bell_the_safety_net_looks() -> None:
+    listening()
+    done = threading.Event()
+    later(0.2, done.set)
+    began = time.monotonic()
+    assert wake.wait_until([SAGA], lambda: done.is_set() or None, 20)
+    assert time.monotonic() - began < 3 * wake.SAFETY_NET_S
+
+
+def test_a_bell_for_another_step_of_the_saga_causes_no_look() -> None:
+    listening()
+    looks: list[float] = []
+    with wake.watching(SAGA) as watch:
+        later(0.1, lambda: [ring(SAGA, OTHER) for _ in range(20)])
+        watch.wait(lambda: looks.append(time.monotonic()), 0.8, about=STEP, look_first=False)
+    assert looks == []
+
+
+def test_a_wait_ends_when_its_time_is_over() -> None:
+    began = time.monotonic()
+    assert wake.wait_until([SAGA], lambda: None, 0.5) is None
+    assert 0.4 < time.monotonic() - began < 2
+
+
+def test_the_hub_hears_again_after_its_connection_was_cut() -> None:
+    listening()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+        )
+    deadline = time.monotonic() + 10
+    heard = False
+    while not heard and time.monotonic() < deadline:
+        with wake.watching(SAGA) as watch:
+            ring(SAGA, STEP)
+            heard = watch.wait(lambda: True, 0.5, about=STEP, look_first=False) is not None
+    assert heard
+
+
+def test_a_watch_leaves_nothing_behind() -> None:
+    for _ in range(3):
+        wake.wait_until([SAGA, STEP], lambda: True, 1)
+    assert wake.hub()._watches == {}
+
+
+def test_a_fork_gets_a_hub_of_its_own() -> None:
+    listening()
+    parents = wake.hub()
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - the child's world ends here
+        os._exit(0 if wake.hub() is not parents else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert wake.hub() is parents
