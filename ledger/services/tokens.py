@@ -1,0 +1,160 @@
+"""Bearer tokens: issue, revoke, and recognise. Only a token's SHA-256 is ever stored."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.contrib.auth.password_validation import validate_password
+from django.db import connection, transaction
+
+from ledger.bearer import Bearer
+from ledger.errors import Forbidden, InvalidArgs, Unauthorized
+from ledger.models import Agent, Token
+from ledger.models.fields import ClockTimestamp
+
+GROUPS = ("viewers", "oncall", "approvers")
+# Who may answer for an unknown step, retry, freeze. Viewers only look.
+OPERATING_GROUPS = ("oncall", "approvers")
+# 256 bits: a plain SHA-256 is enough, for there is nothing to guess.
+TOKEN_BYTES = 32
+# Names become part of `actor` lines and of URLs.
+AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@:/+-]{0,99}")
+TOOL_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,200}")
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="saga-console"'}
+REFUSED = {"WWW-Authenticate": 'Bearer realm="saga-console", error="invalid_token"'}
+
+_FIND = """
+SELECT t.tools, a.id, a.name, u.id, u.{username}
+FROM ledger_token t
+LEFT JOIN ledger_agent a ON a.id = t.agent_id
+LEFT JOIN {users} u ON u.id = t.user_id
+WHERE t.digest = %s AND t.revoked_at IS NULL AND (u.id IS NULL OR u.is_active)
+"""
+
+
+def bearer(raw: str) -> Bearer:
+    """Whose token this is. Raises Unauthorized; a revoked one stops working at once.
+
+    One indexed read and no cache: it costs about 0.15 ms, and a revocation that takes
+    effect "soon" is not one.
+    """
+    if not raw.startswith("saga_"):
+        raise Unauthorized("This is not one of this console's tokens.", headers=REFUSED)
+    user = get_user_model()
+    sql = _FIND.format(users=user._meta.db_table, username=user.USERNAME_FIELD)
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [_digest(raw)])
+        row = cursor.fetchone()
+    if row is None:
+        raise Unauthorized(
+            "The token is unknown or was revoked. Ask an operator for a new one.", headers=REFUSED
+        )
+    tools, agent_id, agent_name, user_id, username = row
+    return Bearer(
+        agent_id=agent_id,
+        agent_name=agent_name or "",
+        user_id=user_id,
+        username=username or "",
+        tools=tuple(tools),
+    )
+
+
+def can_operate(caller: Bearer) -> bool:
+    """Whether this caller may resolve, retry and freeze. Never an agent."""
+    if caller.user_id is None:
+        return False
+    people: Any = get_user_model()._default_manager.filter(pk=caller.user_id, is_active=True)
+    return bool(
+        people.filter(groups__name__in=OPERATING_GROUPS).exists()
+        or people.filter(is_superuser=True).exists()
+    )
+
+
+def require_operator(caller: Bearer) -> None:
+    """Raises Forbidden with the reason unless the caller may operate."""
+    if caller.is_agent:
+        raise Forbidden("An agent's token can never operate. A person must do this.")
+    if not can_operate(caller):
+        groups = " or ".join(OPERATING_GROUPS)
+        raise Forbidden(f"{caller.username} may only look; this needs the group {groups}.")
+
+
+@transaction.atomic
+def issue_agent_token(name: str, *, tools: Sequence[str] = (), owner: str | None = None) -> str:
+    """A further token for the agent `name`, which is registered when it is new.
+
+    `tools` are fnmatch patterns, none meaning every tool. `owner` is the username of the
+    person who answers for the agent and so may never decide on it. Returns the token:
+    the only time that it can be seen.
+    """
+    if AGENT_NAME.fullmatch(name) is None:
+        raise InvalidArgs("An agent's name is 1 to 100 letters, digits, blanks or ._@:/+-")
+    for pattern in tools:
+        if TOOL_PATTERN.fullmatch(pattern) is None:
+            raise InvalidArgs(f"{pattern!r} is not a pattern of tool names, such as payments.*")
+    agent, _ = Agent.objects.get_or_create(name=name)
+    if owner is not None:
+        agent.owner = _person(owner)
+        agent.save(update_fields=["owner"])
+    raw = _fresh("agent")
+    Token.objects.create(digest=_digest(raw), agent=agent, tools=list(tools))
+    return raw
+
+
+def revoke_agent_tokens(name: str) -> int:
+    """Revoke every token of the agent; how many there were. The agent's past stays."""
+    live = Token.objects.filter(agent__name=name, revoked_at__isnull=True)
+    return live.update(revoked_at=ClockTimestamp())
+
+
+@transaction.atomic
+def seat_operator(username: str, *, group: str, password: str | None = None) -> Any:
+    """The person `username`, in exactly the one of `GROUPS` named, made when new.
+
+    Other groups are left alone. Without a password a new person can use tokens but not
+    the pages. Raises django's ValidationError for a password that its validators refuse.
+    """
+    if group not in GROUPS:
+        raise InvalidArgs(f"The group is one of {', '.join(GROUPS)}, not {group!r}.")
+    users: Any = get_user_model()._default_manager
+    person, created = users.get_or_create(username=username)
+    if password is not None:
+        validate_password(password, person)
+        person.set_password(password)
+        person.save()
+    elif created:
+        person.set_unusable_password()
+        person.save()
+    groups = {name: Group.objects.get_or_create(name=name)[0] for name in GROUPS}
+    person.groups.remove(*(found for name, found in groups.items() if name != group))
+    person.groups.add(groups[group])
+    return person
+
+
+def issue_operator_token(user: Any) -> str:
+    """A further token for a person. Returns it: the only time that it can be seen."""
+    raw = _fresh("operator")
+    Token.objects.create(digest=_digest(raw), user=user)
+    return raw
+
+
+def _fresh(kind: str) -> str:
+    # The prefix lets secret scanners and people recognise a leaked token.
+    return f"saga_{kind}_{secrets.token_urlsafe(TOKEN_BYTES)}"
+
+
+def _digest(raw: str) -> str:
+    return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _person(username: str) -> Any:
+    found = get_user_model()._default_manager.filter(username=username).first()
+    if found is None:
+        raise InvalidArgs(f"There is no person {username!r}; make one with manage.py operator.")
+    return found
