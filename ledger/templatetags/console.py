@@ -188,6 +188,12 @@ def approval_badge(state: str) -> SafeString:
 
 
 @register.filter
+def words(state: str) -> str:
+    """A state or tier as words."""
+    return str(state).replace("_", " ")
+
+
+@register.filter
 def step_tone(state: str) -> str:
     return STEP_TONE[StepState(state)]
 

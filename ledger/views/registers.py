@@ -1,0 +1,25 @@
+"""Pages that only list: tools, agents, and the chains of the ledger."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from ledger.queries import pages_operations, pages_sagas
+
+
+def tools(request: HttpRequest) -> HttpResponse:
+    context = {"tools": pages_sagas.tool_versions()}
+    return render(request, "ledger/tools.html", context)
+
+
+def agents(request: HttpRequest) -> HttpResponse:
+    return render(request, "ledger/agents.html", {"rows": pages_sagas.agents()})
+
+
+def ledger(request: HttpRequest) -> HttpResponse:
+    context = {
+        "checkpoints": pages_operations.checkpoints(),
+        "heads": pages_operations.chain_heads(),
+    }
+    return render(request, "ledger/ledger.html", context)
