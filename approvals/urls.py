@@ -1,2 +1,5 @@
+from django.http import HttpResponse
+from django.urls import path
+
 app_name = "approvals"
-urlpatterns = []
+urlpatterns = [path("", lambda request: HttpResponse("inbox"), name="inbox")]

@@ -50,7 +50,15 @@ APPROVAL_TONE = {
     "superseded": "quiet",
     "cancelled": "quiet",
 }
-APPROVAL_ICON = {"pending": "awaiting_approval", "approved": "committed", "expired": "queued"}
+APPROVAL_ICON = {
+    "pending": "awaiting_approval",
+    "approved": "committed",
+    "rejected": "rejected",
+    "change_requested": "change_requested",
+    "expired": "queued",
+    "superseded": "cancelled",
+    "cancelled": "cancelled",
+}
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -183,8 +191,7 @@ def saga_badge(state: str) -> SafeString:
 
 @register.filter
 def approval_badge(state: str) -> SafeString:
-    picture = APPROVAL_ICON.get(state, state if state in StepState else "cancelled")
-    return _badge(state, APPROVAL_TONE[state], picture, "")
+    return _badge(state, APPROVAL_TONE[state], APPROVAL_ICON[state], "")
 
 
 @register.filter

@@ -23,7 +23,7 @@ DIRECTION_TONE = {"compensate": "back", "correct": "back"}
 def saga_list(request: HttpRequest) -> HttpResponse:
     """Search and filters live in the URL, so that a view of the list can be shared."""
     asked = {name: request.GET.get(name, "").strip() for name in ("q", "state", "agent")}
-    if asked["state"] not in SagaState:
+    if asked["state"] not in set(SagaState):
         asked["state"] = ""
     page = pages_sagas.find_sagas(
         state=asked["state"],
