@@ -51,7 +51,8 @@ class Attention:
 
 def _steps(state: StepState) -> list[Step]:
     related = Step.objects.select_related("saga", "saga__agent", "tool_version")
-    return list(related.filter(state=state).order_by("id")[: MOST_CASES + 1])
+    # An effect that an operator gave up on is residue of its saga and waits for nobody.
+    return list(related.filter(state=state, residue=False).order_by("id")[: MOST_CASES + 1])
 
 
 def _since(steps: Sequence[Step]) -> dict[UUID, datetime]:
@@ -101,4 +102,4 @@ def step(step_id: UUID) -> Step | None:
 
 def waiting_count(limit: int) -> int:
     """How many steps need an answer, counted no further than `limit`."""
-    return Step.objects.filter(state__in=_NEEDS_ANSWER)[:limit].count()
+    return Step.objects.filter(state__in=_NEEDS_ANSWER, residue=False)[:limit].count()

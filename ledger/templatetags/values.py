@@ -20,6 +20,8 @@ register = template.Library()
 # A value longer than this is folded, with its size said; Approve then asks that it was opened.
 FOLD_ABOVE = 4_096
 _DEEPEST_INDENT = 4
+# Five digits and more are read in groups; a year or a port is not.
+_GROUP_FROM = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,18 @@ def _said(value: Any) -> str:
     return json.dumps(value)
 
 
+def _shown(value: Any) -> SafeString:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _GROUP_FROM:
+        return _grouped(value)
+    return show(_said(value), keep_breaks=True)
+
+
+def _grouped(number: int) -> SafeString:
+    """Thousands set apart by space alone: what is copied is the number as it runs."""
+    first, *rest = f"{number:,}".split(",")
+    return SafeString(first + "".join(f'<span class="thousand">{group}</span>' for group in rest))
+
+
 def value_rows(value: Any, path: str = "", depth: int = 0) -> Iterator[ValueRow]:
     """Every key of a JSON object, in its order, down to the last leaf."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value, start=1)
@@ -60,7 +74,7 @@ def value_rows(value: Any, path: str = "", depth: int = 0) -> Iterator[ValueRow]
         said = _said(inner)
         size = len(said.encode("utf-8", "surrogatepass"))
         folded = size if size > FOLD_ABOVE else 0
-        text = show(said, keep_breaks=True) if said else SafeString("<i>empty text</i>")
+        text = _shown(inner) if said else SafeString("<i>empty text</i>")
         yield ValueRow(here, depth, _kind(inner), text, folded)
         if isinstance(inner, dict | list):
             yield from value_rows(inner, here, depth + 1)
@@ -81,21 +95,59 @@ def arguments(args_text: str, confirm_in: str = "") -> dict[str, Any]:
     args = json.loads(args_text)
     return {
         "rows": list(value_rows(args)),
-        "raw": pretty(args),
+        "args": args,
         "size": len(args_text.encode("utf-8", "surrogatepass")),
         "confirm_in": confirm_in,
     }
 
 
 @register.filter
-def pretty(value: Any) -> str:
-    """Indented JSON of a value or of JSON text; other text as it is."""
+def pretty(value: Any) -> SafeString:
+    """A value, or JSON text, as indented JSON; other text as it is.
+
+    JSON escapes the breaks inside its strings, so those of the indentation need no sign.
+    """
+    if value is None:
+        return SafeString("")
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except ValueError:
-            return str(value)
-    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+            return show(value, keep_breaks=True)
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    return SafeString("\n".join(show(line) for line in lines))
+
+
+# What the engine keeps of an outcome or an error, in the order of what a person wants first.
+_TELLING_KEYS = ("detail", "error", "reason")
+
+
+@register.filter
+def sentence(told: Any) -> SafeString:
+    """What was said, as a sentence when the record has one, else as JSON."""
+    if isinstance(told, dict):
+        for key in _TELLING_KEYS:
+            if isinstance(told.get(key), str):
+                return show(told[key], keep_breaks=True)
+        if told.get("outcome") == "done":
+            return pretty(told.get("result"))
+    return pretty(told)
+
+
+_GIST_PARTS = 3
+_GIST_LENGTH = 40
+
+
+@register.filter
+def gist(args: Any) -> list[tuple[str, SafeString]]:
+    """The first few plain arguments, for a line in a list. The request itself shows all."""
+    plain = [
+        (str(key), value)
+        for key, value in (args.items() if isinstance(args, dict) else ())
+        if value is not None and not isinstance(value, dict | list)
+    ]
+    plain = [(key, value) for key, value in plain if len(_said(value)) <= _GIST_LENGTH]
+    return [(key, _shown(value)) for key, value in plain[:_GIST_PARTS]]
 
 
 @register.filter

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -83,7 +82,6 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
         "older": _query(request, before=str(older)) if older else "",
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "more_steps": _query(request, after=str(timeline.more_after)),
-        "metadata": json.dumps(saga.metadata, indent=2, ensure_ascii=False, sort_keys=True),
         "poll_url": _query(request),
         "took": span((saga.ended_at or timezone.now()) - saga.created_at),
     }
