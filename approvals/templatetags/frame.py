@@ -9,6 +9,8 @@ from django import template
 from django.template.context import Context
 from django.urls import reverse
 
+from approvals import queries_pages
+from approvals.views.judging import judge_for
 from ledger.queries import pages_attention, pages_operations
 
 register = template.Library()
@@ -25,7 +27,6 @@ class Place:
     begins_group: bool = False
     count: int = 0
     tone: str = "quiet"
-    is_here: bool = False
 
     @property
     def url(self) -> str:
@@ -36,18 +37,18 @@ class Place:
         return f"{COUNT_TO - 1}+" if self.count >= COUNT_TO else str(self.count)
 
 
-def _places(here: str) -> list[Place]:
-    waiting = pages_attention.waiting_count(COUNT_TO)
-    places = [
-        Place("approvals:inbox", "Inbox", "nav-inbox"),
-        Place("ledger:attention", "Attention", "nav-attention", count=waiting, tone="bad"),
+def _places(request: Any) -> list[Place]:
+    mine = queries_pages.waiting_for(judge_for(request), COUNT_TO)
+    cases = pages_attention.waiting_count(COUNT_TO)
+    return [
+        Place("approvals:inbox", "Inbox", "nav-inbox", count=mine, tone="wait"),
+        Place("ledger:attention", "Attention", "nav-attention", count=cases, tone="bad"),
         Place("ledger:saga-list", "Sagas", "nav-sagas"),
         Place("ledger:tools", "Tools", "nav-tools", begins_group=True),
         Place("ledger:agents", "Agents", "nav-agents"),
         Place("ledger:operations", "Operations", "nav-operations", begins_group=True),
         Place("ledger:ledger", "Ledger", "nav-ledger"),
     ]
-    return places
 
 
 # A page below another one lights the same place.
@@ -63,7 +64,8 @@ def navigation(context: Context) -> dict[str, Any]:
     request: Any = context["request"]
     match = request.resolver_match
     view = match.view_name if match else ""
-    return {"places": _places(view), "here": BELONGS_TO.get(view, view)}
+    places = _places(request) if request.user.is_authenticated else []
+    return {"places": places, "here": BELONGS_TO.get(view, view)}
 
 
 @register.inclusion_tag("frame/frozen.html", takes_context=True)

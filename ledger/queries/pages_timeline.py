@@ -100,7 +100,7 @@ def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
     return [
         StepRow(
             step=step,
-            title=step.tool_version.definition.get("title") or step.tool,
+            title=_title(step),
             tries=tries.get(step.pk, []),
             entries=entries.get(step.step_id, []),
             replays=replays.get(step.step_id, 0),
@@ -109,6 +109,24 @@ def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
         )
         for step in steps
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """A step in a short list: itself and what its tool is called."""
+
+    step: Step
+    title: str
+
+
+def brief(of: Saga) -> list[StepLine]:
+    """The first STEPS_A_PAGE steps, without their tries."""
+    found = Step.objects.filter(saga=of).select_related("tool_version").order_by("position")
+    return [StepLine(step, _title(step)) for step in found[:STEPS_A_PAGE]]
+
+
+def _title(step: Step) -> str:
+    return step.tool_version.definition.get("title") or step.tool
 
 
 def timeline(of: Saga, *, after: int = 0) -> Timeline:

@@ -1,0 +1,169 @@
+"""What a person reads after a decision, and what a no would cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from approvals.queries_pages import RequestRow
+from approvals.states import Answer, ApprovalState
+from ledger.states import (
+    SAGA_ENDED,
+    STEP_FINISHED,
+    STEP_MEANING,
+    Direction,
+    StepState,
+    Tier,
+)
+from ledger.templatetags.console import STEP_TONE
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    tone: str
+    what: str
+    then: str
+    when: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    who: str
+    said: str
+    answer: str
+    at: datetime
+    reason: str
+    tone: str
+    icon: str
+
+
+_SAID = {
+    Answer.APPROVE: ("approved", "good", "committed"),
+    Answer.REJECT: ("rejected", "bad", "rejected"),
+    Answer.CHANGE: ("asked for a change", "wait", "change_requested"),
+}
+
+
+def votes(row: RequestRow) -> list[Vote]:
+    """Who said what, when and why, in order."""
+    return [
+        Vote(found.username, said, found.answer, found.at, found.reason, tone, icon)
+        for found in row.answers
+        for said, tone, icon in [_SAID[Answer(found.answer)]]
+    ]
+
+
+def _by(row: RequestRow, answer: Answer) -> str:
+    names = [found.username for found in row.answers if found.answer == answer]
+    return " and ".join(names) or "nobody"
+
+
+def is_settled(row: RequestRow) -> bool:
+    """Whether nothing on the page can change any more by itself."""
+    if row.state == ApprovalState.APPROVED:
+        return StepState(row.step.state) in STEP_FINISHED | {StepState.STUCK}
+    return not row.is_open
+
+
+def banner(row: RequestRow) -> Banner | None:
+    """What became of the request; None while it waits for people."""
+    if row.is_open:
+        return None
+    when = row.over_since
+    state = StepState(row.step.state)
+    if row.state == ApprovalState.APPROVED:
+        what = f"Approved by {_by(row, Answer.APPROVE)}."
+        tone = STEP_TONE[state] if row.approval.used_at else "good"
+        return Banner(tone, what, f"Now {state.replace('_', ' ')}: {STEP_MEANING[state]}", when)
+    if row.state == ApprovalState.REJECTED:
+        then = "It did not run."
+        if row.approval.direction != Direction.FORWARD:
+            then = "The effect stays in the world, listed as residue of the saga."
+        return Banner("bad", f"Rejected by {_by(row, Answer.REJECT)}.", then, when)
+    what, then = _ENDED[row.state]
+    if row.state == ApprovalState.CHANGE_REQUESTED:
+        what = f"{_by(row, Answer.CHANGE).capitalize()} asked for a change."
+    return Banner("quiet", what, then, when)
+
+
+_ENDED = {
+    ApprovalState.EXPIRED: (
+        "Expired.",
+        "Nobody answered in time and nothing was run. Silence is never a yes.",
+    ),
+    ApprovalState.CHANGE_REQUESTED: ("", "The agent's next version will be asked as a new request."),
+    ApprovalState.SUPERSEDED: (
+        "Superseded.",
+        "What would run has changed, so these answers count no more and nothing was run by them.",
+    ),
+    ApprovalState.CANCELLED: ("Cancelled.", "The step will not run, so nobody needs to answer."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepOnNo:
+    """One step of the saga, with what a no would mean for it."""
+
+    step: Any
+    title: str
+    on_no: str
+
+
+def _undo_of(step: Any, can_correct: bool) -> str:
+    if step.tier == Tier.COMPENSATABLE:
+        return "would be undone"
+    if step.tier == Tier.NON_COMPENSATABLE and can_correct:
+        return "a correction would follow"
+    return "stays: cannot be undone"
+
+
+def steps_on_no(row: RequestRow, rows: Sequence[Any], correctable: set[str]) -> list[StepOnNo]:
+    """What a no does to each step. `rows` have `step` and `title`; `correctable` are tools."""
+    goes_back = _goes_back(row, rows)
+    return [
+        StepOnNo(found.step, found.title, _on_no(row, found.step, goes_back, correctable))
+        for found in rows
+    ]
+
+
+def _goes_back(row: RequestRow, rows: Sequence[Any]) -> bool:
+    """After the commitment point a saga only goes forward (design rule 5.11)."""
+    past = any(
+        found.step.tier == Tier.PIVOT and found.step.executed_at is not None for found in rows
+    )
+    return row.approval.direction == Direction.FORWARD and not past
+
+
+def _on_no(row: RequestRow, step: Any, goes_back: bool, correctable: set[str]) -> str:
+    if not row.is_open or row.approval.saga.state in SAGA_ENDED:
+        return ""
+    if step.pk == row.step.pk:
+        return "will not run" if row.approval.direction == Direction.FORWARD else "stays as it is"
+    if not goes_back:
+        return ""
+    if step.state == StepState.COMMITTED:
+        return "" if step.residue else _undo_of(step, step.tool in correctable)
+    return "" if step.state in STEP_FINISHED else "will not run"
+
+
+def cost_of_no(row: RequestRow, steps: Sequence[StepOnNo]) -> str:
+    """One sentence on what a no would set off."""
+    if row.approval.direction != Direction.FORWARD:
+        return "The effect stays in the world and is listed as residue; the saga goes on back."
+    undone = sum(1 for step in steps if step.on_no == "would be undone")
+    corrected = sum(1 for step in steps if step.on_no.startswith("a correction"))
+    stays = sum(1 for step in steps if step.on_no.startswith("stays"))
+    if not (undone or corrected or stays):
+        return "Nothing that already happened is touched; this step does not run."
+    parts = [
+        f"{count} {'effect' if count == 1 else 'effects'} {what}"
+        for count, what in (
+            (undone, "would be undone, the last one first"),
+            (corrected, "would be answered by a correction"),
+            (stays, "would stay in the world"),
+        )
+        if count
+    ]
+    return "This step does not run, and the saga goes back: " + ", ".join(parts) + "."
