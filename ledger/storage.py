@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import psycopg
 from django.db import DatabaseError, connection, transaction
 from psycopg.rows import namedtuple_row
+from psycopg.types.json import JsonbLoader
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,10 @@ RETRY_STATES = frozenset({"40001", "40P01"})
 def _cursor() -> psycopg.Cursor[Any]:
     connection.ensure_connection()
     raw = connection.connection
-    return psycopg.Cursor(raw, row_factory=namedtuple_row)
+    cursor = psycopg.Cursor(raw, row_factory=namedtuple_row)
+    # Django leaves jsonb to its fields and has its connection return the text.
+    cursor.adapters.register_loader("jsonb", JsonbLoader)
+    return cursor
 
 
 def rows(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
