@@ -1,46 +1,59 @@
-"""Reads of the inbox and of one request, as rows that pages can show. Keyset paging, no COUNT."""
+"""Requests as rows that pages can show: the inbox and one request. Keyset paging, no COUNT."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
+from approvals import queries, rights
 from approvals.models import Approval, Decision
-from approvals.states import OPEN, Answer, ApprovalState
+from approvals.rights import Person
+from approvals.states import Answer, ApprovalState
 from ledger.errors import NotFound
 from ledger.states import Direction
 
 PAGE_SIZE = 50
-# "Waits for me" looks at most at this many open requests for those that are mine.
-MOST_OPEN = 500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RequestRow:
-    """One request as a line: who wants what, until when, and how many have said yes."""
+    """One request as one person sees it: who wants what, until when, how many have said yes."""
 
     approval: Approval
-    state: ApprovalState
-    answers: Sequence[Decision]
-    can_decide: bool = False
-    why_not: str = ""
+    person: Person
+
+    @cached_property
+    def state(self) -> ApprovalState:
+        return self.approval.state_seen_at(self.now)
 
     @property
     def id(self) -> UUID:
         return self.approval.pk
 
     @property
+    def now(self) -> datetime:
+        """The database's clock when the request was read."""
+        now: datetime = self.approval.now  # type: ignore[attr-defined]
+        return now
+
+    @property
     def step(self) -> Any:
         return self.approval.step
 
     @property
+    def answers(self) -> Sequence[Decision]:
+        said: Sequence[Decision] = self.approval.said  # type: ignore[attr-defined]
+        return said
+
+    @cached_property
     def args(self) -> Any:
         """The arguments exactly as they are bound to the answer."""
         return json.loads(self.approval.args_text)
@@ -54,7 +67,7 @@ class RequestRow:
     @property
     def effect(self) -> str:
         """The tool's title as the end of 'wants to …'."""
-        title = self.step.tool_version.definition.get("title") or self.approval.tool
+        title: str = self.step.tool_version.definition.get("title") or self.approval.tool
         if title[1:2].islower():
             title = title[0].lower() + title[1:]
         undo = {Direction.COMPENSATE: "undo", Direction.CORRECT: "send the correction for"}
@@ -65,11 +78,23 @@ class RequestRow:
     def is_open(self) -> bool:
         return self.state == ApprovalState.PENDING
 
+    @cached_property
+    def standing(self) -> tuple[bool, str]:
+        return queries.standing(self.approval, self.person)
+
+    @property
+    def can_decide(self) -> bool:
+        return self.standing[0]
+
+    @property
+    def why_not(self) -> str:
+        return self.standing[1]
+
     @property
     def can_take_back(self) -> bool:
         """Until the yes is used, a later no beats it (design section 6)."""
         unused = self.state == ApprovalState.APPROVED and self.approval.used_at is None
-        return unused and self.can_decide
+        return unused and rights.can_decide(self.person, self.approval)[0]
 
     @property
     def yes(self) -> list[Decision]:
@@ -77,83 +102,82 @@ class RequestRow:
 
     @property
     def quorum(self) -> str:
-        """'1 of 2 said yes · approvers, finance'."""
-        needs = self.approval.asked_needs()
-        groups = ", ".join(dict.fromkeys(need.group for need in needs))
-        return f"{len(self.yes)} of {sum(need.count for need in needs)} said yes · {groups}"
+        """'1 of 2 said yes'."""
+        needed = sum(need.count for need in self.approval.asked_needs())
+        return f"{len(self.yes)} of {needed} said yes"
 
     @property
-    def over_since(self) -> datetime | None:
+    def groups(self) -> str:
+        return ", ".join(dict.fromkeys(need.group for need in self.approval.asked_needs()))
+
+    @property
+    def ends_at(self) -> datetime:
+        return queries.ends_at(self.approval)
+
+    @property
+    def over_since(self) -> datetime:
         """When it ended: answered, swept, or past its end though nobody has swept it yet."""
-        ended = self.approval.decided_at or self.approval.ended_at
-        return ended if ended or self.is_open else self.approval.expires_at
-
-
-# Says of one person and one request: may decide, and when not, why not.
-Judge = Callable[[Approval], tuple[bool, str]]
+        return self.approval.decided_at or self.approval.ended_at or self.approval.expires_at
 
 
 @dataclass(frozen=True, slots=True)
 class InboxPage:
+    """One page of requests; `next_cursor` is None on the last."""
+
     rows: Sequence[RequestRow]
-    next_cursor: str
+    next_cursor: UUID | None = None
 
 
-def _related() -> QuerySet[Approval]:
-    return Approval.objects.select_related(
-        "step__tool_version", "saga__agent__owner"
-    ).prefetch_related("decisions")
+def _rows(found: QuerySet[Approval], person: Person) -> list[RequestRow]:
+    return [RequestRow(one, person) for one in found.select_related("step__tool_version")]
 
 
-def _row(approval: Approval, now: datetime, judge: Judge | None = None) -> RequestRow:
-    answers = sorted(approval.decisions.all(), key=lambda answer: answer.at)
-    state = approval.state_at(now)
-    can, why_not = (False, "")
-    if judge is not None and state in OPEN:
-        can, why_not = judge(approval)
-    return RequestRow(approval, state, answers, can, why_not)
+def waiting_for(person: Person) -> InboxPage:
+    """What this person may decide and has not, the shortest time left first."""
+    return InboxPage(_rows(queries.waiting_for(person)[:PAGE_SIZE], person))
 
 
-def open_requests(judge: Judge, *, mine: bool) -> InboxPage:
-    """What waits for people, the shortest time left first."""
-    now = timezone.now()
-    waiting = _related().filter(state=ApprovalState.PENDING, expires_at__gt=now)
-    rows = [_row(found, now, judge) for found in waiting.order_by("expires_at")[:MOST_OPEN]]
-    if mine:
-        rows = [row for row in rows if row.can_decide]
-    return InboxPage(rows[:PAGE_SIZE], "")
+def waiting(person: Person) -> InboxPage:
+    """What waits for anybody, the shortest time left first."""
+    found = queries.in_state(ApprovalState.PENDING).order_by("expires_at", "id")
+    return InboxPage(_rows(found[:PAGE_SIZE], person))
 
 
-def anything_open() -> bool:
-    now = timezone.now()
-    return Approval.objects.filter(state=ApprovalState.PENDING, expires_at__gt=now).exists()
+def anything_waits() -> bool:
+    return queries.in_state(ApprovalState.PENDING).exists()
 
 
-def ended_requests(*, before: UUID | None = None, by: int | None = None) -> InboxPage:
-    """What was decided or ran out, newest first; with `by`, only what this person answered."""
-    now = timezone.now()
-    over = ~Q(state=ApprovalState.PENDING) | Q(expires_at__lte=now)
-    found = _related().filter(over).order_by("-id")
-    if by is not None:
-        found = found.filter(Exists(Decision.objects.filter(approval=OuterRef("pk"), user=by)))
+def waiting_count(person: Person, limit: int) -> int:
+    """How many requests wait for this person, counted no further than `limit`."""
+    return queries.waiting_for(person)[:limit].count()
+
+
+def ended(person: Person, *, before: UUID | None = None, mine: bool = False) -> InboxPage:
+    """What was answered or ran out, newest first; `mine`: only what this person answered."""
+    over = ~Q(state=ApprovalState.PENDING) | Q(expires_at__lte=Now())
+    answered = Decision.objects.filter(approval=OuterRef("pk"), user_id=person.user_id)
+    found = queries.in_state("").filter(Exists(answered) if mine else over)
     if before is not None:
         found = found.filter(pk__lt=before)
-    some = list(found[: PAGE_SIZE + 1])
-    rows = [_row(approval, now) for approval in some[:PAGE_SIZE]]
-    return InboxPage(rows, str(rows[-1].id) if len(some) > PAGE_SIZE else "")
+    rows = _rows(found[: PAGE_SIZE + 1], person)
+    shown = rows[:PAGE_SIZE]
+    return InboxPage(shown, shown[-1].id if len(rows) > PAGE_SIZE else None)
 
 
-def request_row(approval_id: UUID, judge: Judge | None = None) -> RequestRow:
+def request_row(approval_id: UUID, person: Person) -> RequestRow:
     """One request. Raises NotFound."""
-    found = _related().filter(pk=approval_id).first()
-    if found is None:
+    rows = _rows(queries.requests().filter(pk=approval_id), person)
+    if not rows:
         raise NotFound("There is no request with this id.")
-    return _row(found, timezone.now(), judge)
+    return rows[0]
 
 
-def waiting_for(judge: Judge, limit: int) -> int:
-    """How many open requests this person may decide, counted no further than `limit`."""
-    now = timezone.now()
-    waiting = Approval.objects.select_related("saga__agent__owner").prefetch_related("decisions")
-    open_now = waiting.filter(state=ApprovalState.PENDING, expires_at__gt=now)
-    return sum(judge(approval)[0] for approval in open_now.order_by("expires_at")[:limit])
+def still_needed(row: RequestRow) -> list[str]:
+    """'1 of approvers' for every need that is not met; nothing once the request is over."""
+    if not row.is_open:
+        return []
+    return [
+        f"{need['missing']} of {need['group']}"
+        for need in queries.needs_of(row.approval)
+        if need["missing"]
+    ]

@@ -10,7 +10,7 @@ from django.template.context import Context
 from django.urls import reverse
 
 from approvals import queries_pages
-from approvals.views.judging import judge_for
+from approvals.views.viewer import person_of
 from ledger.queries import pages_attention, pages_operations
 
 register = template.Library()
@@ -38,7 +38,7 @@ class Place:
 
 
 def _places(request: Any) -> list[Place]:
-    mine = queries_pages.waiting_for(judge_for(request), COUNT_TO)
+    mine = queries_pages.waiting_count(person_of(request), COUNT_TO)
     cases = pages_attention.waiting_count(COUNT_TO)
     return [
         Place("approvals:inbox", "Inbox", "nav-inbox", count=mine, tone="wait"),

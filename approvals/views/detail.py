@@ -9,12 +9,12 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from approvals import queries_pages, rights
+from approvals import queries_pages
 from approvals.queries_pages import RequestRow
 from approvals.services import deciding
 from approvals.states import Answer
 from approvals.views import outcomes
-from approvals.views.judging import judge_for
+from approvals.views.viewer import person_of
 from ledger.errors import InvalidArgs, NotFound, SagaError
 from ledger.queries import pages_timeline
 from ledger.states import Direction, Tier
@@ -61,7 +61,7 @@ def decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 
 def _row(request: HttpRequest, approval_id: UUID) -> RequestRow:
     try:
-        return queries_pages.request_row(approval_id, judge_for(request))
+        return queries_pages.request_row(approval_id, person_of(request))
     except NotFound as error:
         raise Http404(error.detail) from None
 
@@ -102,7 +102,7 @@ def _page(
         "steps": steps,
         "cost_of_no": outcomes.cost_of_no(row, steps) if row.is_open else "",
         "votes": outcomes.votes(row),
-        "needs": _needs(row),
+        "needs": queries_pages.still_needed(row),
         "outcome": outcomes.banner(row),
         "target": _target(row),
         "needs_understanding": _needs_understanding(row),
@@ -124,17 +124,6 @@ def _typed(request: HttpRequest) -> Mapping[str, str]:
     """What was written into the form that was refused, so that nobody writes it twice."""
     box = "approve" if request.POST.get("answer") == Answer.APPROVE else "refuse"
     return {box: request.POST.get("reason", "")}
-
-
-def _needs(row: RequestRow) -> list[str]:
-    if not row.is_open:
-        return []
-    counted = rights.counted_yes(row.approval)
-    return [
-        f"{one.missing} of {one.need.group}"
-        for one in rights.needs_progress(row.approval, counted)
-        if one.missing
-    ]
 
 
 def _correctable() -> set[str]:

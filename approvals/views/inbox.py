@@ -5,11 +5,15 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 
 from approvals import queries_pages
-from approvals.views.judging import judge_for
+from approvals.views.viewer import person_of
 from ledger.views import live
-from ledger.views.people import bearer_of
 
-TABS = {"mine": "Waits for me", "everyone": "Everything open", "by-me": "My answers", "decided": "Decided"}
+TABS = {
+    "mine": "Waits for me",
+    "everyone": "Everything open",
+    "by-me": "My answers",
+    "decided": "Decided",
+}
 _OPEN_TABS = ("mine", "everyone")
 
 
@@ -31,20 +35,20 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "mark": mark,
         "is_first": not request.GET.get("before"),
         "next_cursor": page.next_cursor,
-        "others_wait": tab == "mine" and not page.rows and queries_pages.anything_open(),
+        "others_wait": tab == "mine" and not page.rows and queries_pages.anything_waits(),
     }
-    part = live.page_or_part(
-        request, "approvals/inbox.html", "live", context, ended=not is_open_tab
-    )
-    return part
+    ended = not is_open_tab
+    return live.page_or_part(request, "approvals/inbox.html", "live", context, ended=ended)
 
 
 def _page(request: HttpRequest, tab: str) -> queries_pages.InboxPage:
-    if tab in _OPEN_TABS:
-        return queries_pages.open_requests(judge_for(request), mine=tab == "mine")
+    person = person_of(request)
+    if tab == "mine":
+        return queries_pages.waiting_for(person)
+    if tab == "everyone":
+        return queries_pages.waiting(person)
     before = _cursor(request.GET.get("before", ""))
-    by = bearer_of(request).user_id if tab == "by-me" else None
-    return queries_pages.ended_requests(before=before, by=by)
+    return queries_pages.ended(person, before=before, mine=tab == "by-me")
 
 
 def _cursor(text: str) -> UUID | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from approvals.queries import state_sentence
 from approvals.queries_pages import RequestRow
 from approvals.states import Answer, ApprovalState
 from ledger.states import (
@@ -55,11 +56,6 @@ def votes(row: RequestRow) -> list[Vote]:
     ]
 
 
-def _by(row: RequestRow, answer: Answer) -> str:
-    names = [found.username for found in row.answers if found.answer == answer]
-    return " and ".join(names) or "nobody"
-
-
 def is_settled(row: RequestRow) -> bool:
     """Whether nothing on the page can change any more by itself."""
     if row.state == ApprovalState.APPROVED:
@@ -71,34 +67,29 @@ def banner(row: RequestRow) -> Banner | None:
     """What became of the request; None while it waits for people."""
     if row.is_open:
         return None
-    when = row.over_since
     state = StepState(row.step.state)
     if row.state == ApprovalState.APPROVED:
-        what = f"Approved by {_by(row, Answer.APPROVE)}."
+        names = " and ".join(answer.username for answer in row.yes)
         tone = STEP_TONE[state] if row.approval.used_at else "good"
-        return Banner(tone, what, f"Now {state.replace('_', ' ')}: {STEP_MEANING[state]}", when)
-    if row.state == ApprovalState.REJECTED:
-        then = "It did not run."
-        if row.approval.direction != Direction.FORWARD:
-            then = "The effect stays in the world, listed as residue of the saga."
-        return Banner("bad", f"Rejected by {_by(row, Answer.REJECT)}.", then, when)
-    what, then = _ENDED[row.state]
-    if row.state == ApprovalState.CHANGE_REQUESTED:
-        what = f"{_by(row, Answer.CHANGE).capitalize()} asked for a change."
-    return Banner("quiet", what, then, when)
+        then = f"Now {state.replace('_', ' ')}: {STEP_MEANING[state]}"
+        return Banner(tone, f"Approved by {names}.", then, row.over_since)
+    what, tone, after = _ENDED[row.state]
+    if row.state == ApprovalState.REJECTED and row.approval.direction != Direction.FORWARD:
+        after = "The effect stays in the world, listed as residue of the saga."
+    return Banner(tone, what, f"{state_sentence(row.approval)} {after}".strip(), row.over_since)
 
 
+# What it was, its tone, and what to add to the sentence that every surface says.
 _ENDED = {
-    ApprovalState.EXPIRED: (
-        "Expired.",
-        "Nobody answered in time and nothing was run. Silence is never a yes.",
+    ApprovalState.REJECTED: ("Rejected.", "bad", "It did not run."),
+    ApprovalState.EXPIRED: ("Expired.", "quiet", "Silence is never a yes."),
+    ApprovalState.CHANGE_REQUESTED: (
+        "Sent back for a change.",
+        "wait",
+        "The agent's next version will come as a new request.",
     ),
-    ApprovalState.CHANGE_REQUESTED: ("", "The agent's next version will be asked as a new request."),
-    ApprovalState.SUPERSEDED: (
-        "Superseded.",
-        "What would run has changed, so these answers count no more and nothing was run by them.",
-    ),
-    ApprovalState.CANCELLED: ("Cancelled.", "The step will not run, so nobody needs to answer."),
+    ApprovalState.SUPERSEDED: ("Superseded.", "quiet", ""),
+    ApprovalState.CANCELLED: ("Cancelled.", "quiet", ""),
 }
 
 
