@@ -6,11 +6,14 @@ recording: what a target answered is said by the test, everything else is the en
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
+
+import pytest
 
 from approvals.models import Approval
 from approvals.services import deciding
@@ -23,6 +26,7 @@ from ledger.services import opening, proposing, tokens
 from ledger.services.claiming import Assignment, claim
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.recording import Finished, record
+from ledger.tools.installed import registry
 
 PASSWORD = "correct horse battery staple"
 
@@ -210,3 +214,13 @@ class Stage:
         self.work(Failed("403: this key may not void charges"))
         assert Step.objects.get(pk=refused).state == "failed"
         return saga, step
+
+
+@pytest.fixture
+def stage(db: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A stage of its own, with the tools of this file registered. Nobody listens at their URLs."""
+    settings.SAGA_TOOLS = str(write_tools(tmp_path))
+    monkeypatch.setenv("STAGE_PAYMENTS_AUTH", "Bearer of a test")
+    registry.cache_clear()
+    yield Stage()
+    registry.cache_clear()

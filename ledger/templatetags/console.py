@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from ledger.states import SAGA_MEANING, STEP_MEANING, SagaState, StepState
+from ledger.templatetags.visible import show
 
 register = template.Library()
 
@@ -217,6 +218,15 @@ def digest(value: str) -> SafeString | str:
         value[:12],
         icon("copy"),
     )
+
+
+@register.filter
+def actor(name: str) -> SafeString:
+    """Who an entry names. Of a worker's long id the end is enough; the title has the whole."""
+    kind, _, rest = name.partition(":")
+    if kind == "worker":
+        return format_html('<span title="{}">worker …{}</span>', name, rest[-6:])
+    return show(rest if kind == "person" else f"{kind} {rest}".strip())
 
 
 @register.inclusion_tag("ledger/tier.html")

@@ -89,6 +89,10 @@ def _ended(timeline: Timeline) -> Headline:
         effects = "One effect is" if left == 1 else f"{left} effects are"
         safe = f"{effects} still out in the world: see the residue below."
         return Headline("back", "Ended backwards, not everything could be undone.", safe, saga.ended_at)
+    corrected = sum(row.step.state == StepState.CORRECTED for row in timeline.rows)
+    if corrected:
+        what = "Ended backwards; what cannot be undone was answered by a correction."
+        return Headline("undone", what, "Nothing to do.", saga.ended_at)
     safe = "Nothing is left in the world, nothing to do."
     return Headline("undone", "Ended backwards, every effect was undone.", safe, saga.ended_at)
 
