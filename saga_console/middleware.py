@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.auth.middleware import AuthenticationMiddleware, LoginRequiredMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest
@@ -23,6 +23,8 @@ from django.middleware.security import SecurityMiddleware
 from django_htmx.middleware import HtmxMiddleware
 
 API_PREFIX = "/api/"
+# Asked by machines that have neither token nor session.
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 # `'self'` alone: no inline script or style anywhere, so text that an agent wrote can never
 # become code. htmx needs `includeIndicatorStyles: false` and `allowEval: false` under it.
@@ -75,8 +77,16 @@ class PageCsrf(PagesOnly, CsrfViewMiddleware):
 
 
 class PageLogins(PagesOnly, AuthenticationMiddleware):
+    pass
+
+
+class PageLoginRequired(PagesOnly, LoginRequiredMiddleware):
+    """Every page needs a session unless its view says otherwise: a new page cannot forget."""
+
     def process_view(self, request: HttpRequest, *view: Any) -> Any:
-        return None  # which views need a login is said at the views
+        if request.path_info.startswith(API_PREFIX) or request.path_info in PROBES:
+            return None
+        return super().process_view(request, *view)
 
 
 class PageMessages(PagesOnly, MessageMiddleware):

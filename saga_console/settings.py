@@ -67,6 +67,7 @@ MIDDLEWARE = [
     "saga_console.middleware.PageCommon",
     "saga_console.middleware.PageCsrf",
     "saga_console.middleware.PageLogins",
+    "saga_console.middleware.PageLoginRequired",
     "saga_console.middleware.PageMessages",
     "saga_console.middleware.PageFrames",
     "saga_console.middleware.PageHtmx",

@@ -1,0 +1,14 @@
+"""The pages on which people decide. Every path needs a session; settings say so once."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from approvals.views import detail, inbox
+
+app_name = "approvals"
+urlpatterns = [
+    path("", inbox.inbox, name="inbox"),
+    path("approvals/<uuid:approval_id>/", detail.approval_detail, name="approval-detail"),
+    path("approvals/<uuid:approval_id>/decide", detail.decide, name="decide"),
+]

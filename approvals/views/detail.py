@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
+
+from approvals import queries_pages
+from approvals.queries_pages import RequestRow
+from approvals.services import deciding
+from approvals.states import Answer
+from approvals.views import outcomes
+from approvals.views.viewer import person_of
+from ledger.errors import InvalidArgs, NotFound, SagaError
+from ledger.queries import pages_timeline
+from ledger.states import Direction, Tier
+from ledger.templatetags.values import folded_paths
+from ledger.tools.installed import registry
+from ledger.views import live
+from ledger.views.people import bearer_of
+
+_DECIDE = {
+    Answer.APPROVE.value: deciding.approve,
+    Answer.REJECT.value: deciding.reject,
+    Answer.CHANGE.value: deciding.request_change,
+}
+
+
+def approval_detail(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """Exactly what would run, what a no would cost, and the box to decide in."""
+    return _page(request, _row(request, approval_id))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """One answer, bound to the digest that the person saw. A refusal is shown in its own words.
+
+    Only a POST decides; whoever opens or reloads this address is shown the request.
+    """
+    if request.method != "POST":
+        return redirect("approvals:approval-detail", approval_id)
+    answer = request.POST.get("answer", "")
+    row = _row(request, approval_id)
+    try:
+        _check(request, row, answer)
+        _DECIDE[answer](
+            bearer_of(request),
+            approval_id,
+            args_digest=request.POST.get("args_digest", ""),
+            reason=request.POST.get("reason", "").strip(),
+            via="page",
+        )
+    except SagaError as error:
+        return _page(request, _row(request, approval_id), refusal=error)
+    return redirect("approvals:approval-detail", approval_id)
+
+
+def _row(request: HttpRequest, approval_id: UUID) -> RequestRow:
+    try:
+        return queries_pages.request_row(approval_id, person_of(request))
+    except NotFound as error:
+        raise Http404(error.detail) from None
+
+
+def _needs_understanding(row: RequestRow) -> bool:
+    """Whether a yes lets something happen that nothing can take back."""
+    return row.approval.direction == Direction.FORWARD and row.step.tier != Tier.COMPENSATABLE
+
+
+def _check(request: HttpRequest, row: RequestRow, answer: str) -> None:
+    """What the form itself asks of a person before an answer counts."""
+    if answer not in _DECIDE:
+        raise InvalidArgs(f"The answer is one of {', '.join(_DECIDE)}.")
+    if answer != Answer.APPROVE:
+        return
+    if _needs_understanding(row) and request.POST.get("understood") != "yes":
+        raise InvalidArgs("Tick that you understand that this cannot be undone, then approve.")
+    unread = set(folded_paths(row.args)) - set(request.POST.getlist("read"))
+    if unread:
+        raise InvalidArgs(f"Open and tick every folded part first: {', '.join(sorted(unread))}.")
+
+
+def _page(
+    request: HttpRequest, row: RequestRow, *, refusal: SagaError | None = None
+) -> HttpResponse:
+    saga = row.approval.saga
+    mark = live.mark_of([row.state, len(row.answers), row.step.state, row.step.attempts])
+    if live.has_seen(request, mark):
+        return live.unchanged()
+    steps = outcomes.steps_on_no(row, pages_timeline.brief(saga), _correctable())
+    context: dict[str, Any] = {
+        "row": row,
+        "step": row.step,
+        "saga": saga,
+        "saga_url": reverse("ledger:saga-detail", args=[saga.pk]),
+        "decide_url": reverse("approvals:decide", args=[row.id]),
+        "mark": mark,
+        "steps": steps,
+        "cost_of_no": outcomes.cost_of_no(row, steps) if row.is_open else "",
+        "votes": outcomes.votes(row),
+        "needs": queries_pages.still_needed(row),
+        "outcome": outcomes.banner(row),
+        "target": _target(row),
+        "needs_understanding": _needs_understanding(row),
+        "folded": folded_paths(row.args),
+        "can_ask_for_change": row.approval.direction == Direction.FORWARD,
+        "refusal": refusal,
+        "typed": _typed(request) if refusal else {},
+        "is_poll": live.is_poll(request),
+    }
+    response = live.page_or_part(
+        request, "approvals/approval_detail.html", "outcome", context, ended=outcomes.is_settled(row)
+    )
+    if refusal:
+        response.status_code = refusal.status
+    return response
+
+
+def _typed(request: HttpRequest) -> Mapping[str, str]:
+    """What was written into the form that was refused, so that nobody writes it twice."""
+    box = "approve" if request.POST.get("answer") == Answer.APPROVE else "refuse"
+    return {box: request.POST.get("reason", "")}
+
+
+def _correctable() -> set[str]:
+    return {tool.key for tool in registry().all() if tool.can_correct}
+
+
+def _target(row: RequestRow) -> str:
+    """Where the call would go, as the step's snapshot of its tool says it."""
+    definition = row.step.tool_version.definition
+    call = {Direction.FORWARD: "execute"}.get(Direction(row.approval.direction))
+    told = definition.get(call or row.approval.direction) or {}
+    if told.get("url"):
+        return f"{told.get('method', 'POST')} {told['url']}"
+    return f"Python, {definition['module']}" if definition.get("module") else ""

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+
+from approvals import queries_pages
+from approvals.views.viewer import person_of
+from ledger.views import live
+
+TABS = {
+    "mine": "Waits for me",
+    "everyone": "Everything open",
+    "by-me": "My answers",
+    "decided": "Decided",
+}
+_OPEN_TABS = ("mine", "everyone")
+
+
+def inbox(request: HttpRequest) -> HttpResponse:
+    """What waits for people, and what became of what did."""
+    tab = request.GET.get("tab", "mine")
+    if tab not in TABS:
+        tab = "mine"
+    is_open_tab = tab in _OPEN_TABS
+    page = _page(request, tab)
+    mark = live.mark_of((row.id, row.state, len(row.answers)) for row in page.rows)
+    if live.has_seen(request, mark):
+        return live.unchanged()
+    context = {
+        "tab": tab,
+        "tabs": TABS,
+        "is_open_tab": is_open_tab,
+        "rows": page.rows,
+        "mark": mark,
+        "is_first": not request.GET.get("before"),
+        "next_cursor": page.next_cursor,
+        "others_wait": tab == "mine" and not page.rows and queries_pages.anything_waits(),
+    }
+    ended = not is_open_tab
+    return live.page_or_part(request, "approvals/inbox.html", "live", context, ended=ended)
+
+
+def _page(request: HttpRequest, tab: str) -> queries_pages.InboxPage:
+    person = person_of(request)
+    if tab == "mine":
+        return queries_pages.waiting_for(person)
+    if tab == "everyone":
+        return queries_pages.waiting(person)
+    before = _cursor(request.GET.get("before", ""))
+    return queries_pages.ended(person, before=before, mine=tab == "by-me")
+
+
+def _cursor(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,160 @@
+"""What a person reads after a decision, and what a no would cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from approvals.queries import state_sentence
+from approvals.queries_pages import RequestRow
+from approvals.states import Answer, ApprovalState
+from ledger.states import (
+    SAGA_ENDED,
+    STEP_FINISHED,
+    STEP_MEANING,
+    Direction,
+    StepState,
+    Tier,
+)
+from ledger.templatetags.console import STEP_TONE
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    tone: str
+    what: str
+    then: str
+    when: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    who: str
+    said: str
+    answer: str
+    at: datetime
+    reason: str
+    tone: str
+    icon: str
+
+
+_SAID = {
+    Answer.APPROVE: ("approved", "good", "committed"),
+    Answer.REJECT: ("rejected", "bad", "rejected"),
+    Answer.CHANGE: ("asked for a change", "wait", "change_requested"),
+}
+
+
+def votes(row: RequestRow) -> list[Vote]:
+    """Who said what, when and why, in order."""
+    return [
+        Vote(found.username, said, found.answer, found.at, found.reason, tone, icon)
+        for found in row.answers
+        for said, tone, icon in [_SAID[Answer(found.answer)]]
+    ]
+
+
+def is_settled(row: RequestRow) -> bool:
+    """Whether nothing on the page can change any more by itself."""
+    if row.state == ApprovalState.APPROVED:
+        return StepState(row.step.state) in STEP_FINISHED | {StepState.STUCK}
+    return not row.is_open
+
+
+def banner(row: RequestRow) -> Banner | None:
+    """What became of the request; None while it waits for people."""
+    if row.is_open:
+        return None
+    state = StepState(row.step.state)
+    if row.state == ApprovalState.APPROVED:
+        names = " and ".join(answer.username for answer in row.yes)
+        tone = STEP_TONE[state] if row.approval.used_at else "good"
+        then = f"Now {state.replace('_', ' ')}: {STEP_MEANING[state]}"
+        return Banner(tone, f"Approved by {names}.", then, row.over_since)
+    what, tone, after = _ENDED[row.state]
+    if row.state == ApprovalState.REJECTED and row.approval.direction != Direction.FORWARD:
+        after = "The effect stays in the world, listed as residue of the saga."
+    return Banner(tone, what, f"{state_sentence(row.approval)} {after}".strip(), row.over_since)
+
+
+# What it was, its tone, and what to add to the sentence that every surface says.
+_ENDED = {
+    ApprovalState.REJECTED: ("Rejected.", "bad", "It did not run."),
+    ApprovalState.EXPIRED: ("Expired.", "quiet", "Silence is never a yes."),
+    ApprovalState.CHANGE_REQUESTED: (
+        "Sent back for a change.",
+        "wait",
+        "The agent's next version will come as a new request.",
+    ),
+    ApprovalState.SUPERSEDED: ("Superseded.", "quiet", ""),
+    ApprovalState.CANCELLED: ("Cancelled.", "quiet", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepOnNo:
+    """One step of the saga, with what a no would mean for it."""
+
+    step: Any
+    title: str
+    on_no: str
+
+
+def _undo_of(step: Any, can_correct: bool) -> str:
+    if step.tier == Tier.COMPENSATABLE:
+        return "would be undone"
+    if step.tier == Tier.NON_COMPENSATABLE and can_correct:
+        return "a correction would follow"
+    return "stays: cannot be undone"
+
+
+def steps_on_no(row: RequestRow, rows: Sequence[Any], correctable: set[str]) -> list[StepOnNo]:
+    """What a no does to each step. `rows` have `step` and `title`; `correctable` are tools."""
+    goes_back = _goes_back(row, rows)
+    return [
+        StepOnNo(found.step, found.title, _on_no(row, found.step, goes_back, correctable))
+        for found in rows
+    ]
+
+
+def _goes_back(row: RequestRow, rows: Sequence[Any]) -> bool:
+    """After the commitment point a saga only goes forward (design rule 5.11)."""
+    past = any(
+        found.step.tier == Tier.PIVOT and found.step.executed_at is not None for found in rows
+    )
+    return row.approval.direction == Direction.FORWARD and not past
+
+
+def _on_no(row: RequestRow, step: Any, goes_back: bool, correctable: set[str]) -> str:
+    if not row.is_open or row.approval.saga.state in SAGA_ENDED:
+        return ""
+    if step.pk == row.step.pk:
+        return "will not run" if row.approval.direction == Direction.FORWARD else "stays as it is"
+    if not goes_back:
+        return ""
+    if step.state == StepState.COMMITTED:
+        return "" if step.residue else _undo_of(step, step.tool in correctable)
+    return "" if step.state in STEP_FINISHED else "will not run"
+
+
+def cost_of_no(row: RequestRow, steps: Sequence[StepOnNo]) -> str:
+    """One sentence on what a no would set off."""
+    if row.approval.direction != Direction.FORWARD:
+        return "The effect stays in the world and is listed as residue; the saga goes on back."
+    undone = sum(1 for step in steps if step.on_no == "would be undone")
+    corrected = sum(1 for step in steps if step.on_no.startswith("a correction"))
+    stays = sum(1 for step in steps if step.on_no.startswith("stays"))
+    if not (undone or corrected or stays):
+        return "Nothing that already happened is touched; this step does not run."
+    parts = [
+        f"{count} {'effect' if count == 1 else 'effects'} {what}"
+        for count, what in (
+            (undone, "would be undone, the last one first"),
+            (corrected, "would be answered by a correction"),
+            (stays, "would stay in the world"),
+        )
+        if count
+    ]
+    return "This step does not run, and the saga goes back: " + ", ".join(parts) + "."

@@ -1,0 +1,171 @@
+"""Reads of the saga page: the steps with their tries, and the entries, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Window
+from django.db.models.functions import RowNumber
+
+from ledger.errors import NotFound
+from ledger.gate import gate
+from ledger.models import Attempt, Entry, Freeze, OutboxMessage, Saga, Step
+
+# A saga of a sane agent has tens of steps; beyond this many the page is paged.
+STEPS_A_PAGE = 100
+ENTRIES_A_PAGE = 100
+# The raw entries inside a step's row; the table below has all of them.
+ENTRIES_A_STEP = 12
+# Above this many entries a step's own are reached by the table's filter, not read eagerly.
+EAGER_ENTRIES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One logical step: every try of every direction, and how often it was asked for."""
+
+    step: Step
+    title: str
+    tries: Sequence[Attempt]
+    entries: Sequence[Entry]
+    replays: int
+    approval: Mapping[str, Any] | None
+    next_try: OutboxMessage | None
+
+    @property
+    def asked(self) -> int:
+        return self.replays + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    saga: Saga
+    rows: Sequence[StepRow]
+    more_after: int = 0
+    residue: Sequence[Step] = ()
+    freezes: Sequence[Freeze] = ()
+    undone: Sequence[StepRow] = field(default=())
+
+
+def saga(saga_id: UUID) -> Saga:
+    """One saga with its agent. Raises NotFound."""
+    found = Saga.objects.select_related("agent").filter(pk=saga_id).first()
+    if found is None:
+        raise NotFound("There is no saga with this id.")
+    return found
+
+
+def head_seq(saga_id: UUID) -> int | None:
+    """The number of the saga's last entry: one row by primary key, which is all a poll costs."""
+    return Saga.objects.filter(pk=saga_id).values_list("head_seq", flat=True).first()
+
+
+def _grouped(items: Sequence[Any], key: str) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        groups.setdefault(getattr(item, key), []).append(item)
+    return groups
+
+
+def _newest_entries(of: Saga, step_ids: Sequence[str]) -> dict[str, list[Entry]]:
+    if of.head_seq > EAGER_ENTRIES:
+        return {}
+    rank = Window(RowNumber(), partition_by=F("step_id"), order_by=F("seq").desc())
+    newest = (
+        Entry.objects.filter(saga=of, step_id__in=step_ids)
+        .annotate(rank=rank)
+        .filter(rank__lte=ENTRIES_A_STEP)
+        .order_by("seq")
+    )
+    return _grouped(list(newest), "step_id")
+
+
+def _replays(of: Saga) -> dict[str, int]:
+    replayed = Entry.objects.filter(saga=of, kind="step.replayed")
+    return dict(replayed.values_list("step_id").annotate(Count("seq")))
+
+
+def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
+    """The steps with everything that was tried, asked and said about them."""
+    ids = [step.pk for step in steps]
+    tries = _grouped(list(Attempt.objects.filter(step_id__in=ids).order_by("fence")), "step_id")
+    due = OutboxMessage.objects.filter(step_id__in=ids, taken_at__isnull=True).order_by("due_at")
+    waiting = _grouped(list(due), "step_id")
+    entries = _newest_entries(of, [step.step_id for step in steps])
+    replays = _replays(of)
+    asked = gate().requests([step.pk for step in steps if step.verdict == "ask"])
+    return [
+        StepRow(
+            step=step,
+            title=_title(step),
+            tries=tries.get(step.pk, []),
+            entries=entries.get(step.step_id, []),
+            replays=replays.get(step.step_id, 0),
+            approval=asked.get(step.pk),
+            next_try=waiting.get(step.pk, [None])[0],
+        )
+        for step in steps
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """A step in a short list: itself and what its tool is called."""
+
+    step: Step
+    title: str
+
+
+def brief(of: Saga) -> list[StepLine]:
+    """The first STEPS_A_PAGE steps, without their tries."""
+    found = Step.objects.filter(saga=of).select_related("tool_version").order_by("position")
+    return [StepLine(step, _title(step)) for step in found[:STEPS_A_PAGE]]
+
+
+def _title(step: Step) -> str:
+    return step.tool_version.definition.get("title") or step.tool
+
+
+def timeline(of: Saga, *, after: int = 0) -> Timeline:
+    """Up to STEPS_A_PAGE steps beyond position `after`, in order; `more_after` goes on."""
+    found = list(
+        Step.objects.filter(saga=of, position__gt=after)
+        .select_related("tool_version")
+        .order_by("position")[: STEPS_A_PAGE + 1]
+    )
+    steps = found[:STEPS_A_PAGE]
+    rows = step_rows(of, steps)
+    back = [row for row in rows if any(t.direction != "forward" for t in row.tries)]
+    back.sort(key=lambda row: row.step.executed_seq or 0, reverse=True)
+    residue = Step.objects.filter(saga=of, residue=True).order_by("position")[:STEPS_A_PAGE]
+    return Timeline(
+        saga=of,
+        rows=rows,
+        more_after=steps[-1].position if len(found) > STEPS_A_PAGE else 0,
+        residue=list(residue),
+        freezes=freezes_on(of),
+        undone=back,
+    )
+
+
+def freezes_on(of: Saga) -> list[Freeze]:
+    """Active freezes that stop this saga: everything, its agent, or itself."""
+    active = Freeze.objects.filter(lifted_at__isnull=True).order_by("created_at")[:100]
+    mine = {"all": "", "agent": of.agent.name, "saga": str(of.pk)}
+    return [freeze for freeze in active if mine.get(freeze.scope) == freeze.value]
+
+
+def entries(
+    of: Saga, *, before: int = 0, step_id: str = "", size: int = ENTRIES_A_PAGE
+) -> tuple[list[Entry], int]:
+    """Newest first, below seq `before` when given; and the next `before`, 0 at the end."""
+    found = Entry.objects.filter(saga=of).order_by("-seq")
+    if before:
+        found = found.filter(seq__lt=before)
+    if step_id:
+        found = found.filter(step_id=step_id)
+    some = list(found[: size + 1])
+    return some[:size], some[size - 1].seq if len(some) > size else 0

@@ -1,0 +1,235 @@
+"""How states, times, digests and icons look. Every page says them in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from ledger.states import SAGA_MEANING, STEP_MEANING, SagaState, StepState
+from ledger.templatetags.visible import show
+
+register = template.Library()
+
+STEP_TONE: Mapping[StepState, str] = {
+    StepState.WAITING: "quiet",
+    StepState.AWAITING_APPROVAL: "wait",
+    StepState.CHANGE_REQUESTED: "wait",
+    StepState.QUEUED: "quiet",
+    StepState.EXECUTING: "live",
+    StepState.UNKNOWN: "doubt",
+    StepState.COMMITTED: "good",
+    StepState.FAILED: "bad",
+    StepState.REJECTED: "bad",
+    StepState.CANCELLED: "quiet",
+    StepState.COMPENSATING: "back",
+    StepState.COMPENSATED: "undone",
+    StepState.CORRECTED: "undone",
+    StepState.STUCK: "bad",
+}
+SAGA_TONE: Mapping[SagaState, str] = {
+    SagaState.RUNNING: "live",
+    SagaState.PAUSED: "wait",
+    SagaState.COMPENSATING: "back",
+    SagaState.STUCK: "bad",
+    SagaState.COMPLETED: "good",
+    SagaState.COMPENSATED: "undone",
+}
+# What an attempt came to, in the tones of the states that it leads to.
+ATTEMPT_TONE = {"started": "live", "done": "good", "failed": "bad", "unknown": "doubt"}
+APPROVAL_TONE = {
+    "pending": "wait",
+    "approved": "good",
+    "rejected": "bad",
+    "change_requested": "wait",
+    "expired": "quiet",
+    "superseded": "quiet",
+    "cancelled": "quiet",
+}
+APPROVAL_ICON = {
+    "pending": "awaiting_approval",
+    "approved": "committed",
+    "rejected": "rejected",
+    "change_requested": "change_requested",
+    "expired": "queued",
+    "superseded": "cancelled",
+    "cancelled": "cancelled",
+}
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def span(length: timedelta | float) -> str:
+    """A length of time as a person says it: 4 min, 2 h 10 min, 3 d 4 h; under 10 s with tenths."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    if 0 < seconds < 1:
+        return f"{max(1, round(seconds * 1000))} ms"
+    for index, (size, unit) in enumerate(_UNITS):
+        whole, rest = divmod(int(seconds), size)
+        if not whole:
+            continue
+        smaller = _UNITS[index + 1 : index + 2]
+        if smaller and whole < 10 and unit != "min" and rest // smaller[0][0]:
+            return f"{whole} {unit} {rest // smaller[0][0]} {smaller[0][1]}"
+        return f"{whole} {unit}"
+    return "0 s"
+
+
+@register.filter(name="span")
+def span_of(length: timedelta | float | None) -> str:
+    return "" if length is None else span(length)
+
+
+def _time(moment: datetime | None, show: str, text: str) -> SafeString | str:
+    if moment is None:
+        return ""
+    return format_html(
+        '<time datetime="{}" title="{}" data-show="{}">{}</time>',
+        moment.isoformat(timespec="milliseconds"),
+        moment.strftime("%d %b %Y, %H:%M:%S UTC"),
+        show,
+        text,
+    )
+
+
+@register.filter
+def ago(moment: datetime | None) -> SafeString | str:
+    """'4 min ago'. The exact time in UTC and here is in the title; it ticks with JavaScript."""
+    return _time(moment, "ago", f"{span(timezone.now() - moment)} ago" if moment else "")
+
+
+@register.filter
+def age(moment: datetime | None) -> SafeString | str:
+    return _time(moment, "age", span(timezone.now() - moment) if moment else "")
+
+
+@register.filter
+def left(moment: datetime | None) -> SafeString | str:
+    """'2 h 10 min left', or how long ago it expired."""
+    if moment is None:
+        return "no limit"
+    now = timezone.now()
+    text = f"{span(moment - now)} left" if moment > now else f"expired {span(now - moment)} ago"
+    return _time(moment, "left", text)
+
+
+@register.filter
+def until(moment: datetime | None) -> SafeString | str:
+    if moment is None:
+        return ""
+    now = timezone.now()
+    return _time(moment, "until", f"in {span(moment - now)}" if moment > now else "now")
+
+
+@register.filter
+def clock(moment: datetime | None) -> SafeString | str:
+    """The time of day in UTC to the millisecond; the date is in the title."""
+    if moment is None:
+        return ""
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        moment.isoformat(timespec="microseconds"),
+        moment.strftime("%d %b %Y, %H:%M:%S UTC"),
+        moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03d}",
+    )
+
+
+@register.filter
+def day(moment: datetime | None) -> SafeString | str:
+    if moment is None:
+        return ""
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        moment.isoformat(timespec="seconds"),
+        moment.strftime("%d %b %Y, %H:%M:%S UTC"),
+        moment.strftime("%d %b %Y, %H:%M UTC"),
+    )
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """A drawing of the sprite; without a label it is decoration and hidden from readers."""
+    spoken = format_html('role="img" aria-label="{}"', label) if label else 'aria-hidden="true"'
+    return format_html(
+        '<svg class="icon{}" {}><use href="{}#{}"></use></svg>',
+        " turns" if name == "executing" else "",
+        spoken if label else SafeString(spoken),
+        static("img/icons.svg"),
+        name,
+    )
+
+
+def _badge(word: str, tone: str, picture: str, meaning: str, *, strong: bool = False) -> SafeString:
+    return format_html(
+        '<span class="badge tone-{}{}" title="{}">{}{}</span>',
+        tone,
+        " strong" if strong else "",
+        meaning,
+        icon(picture),
+        word.replace("_", " "),
+    )
+
+
+@register.filter
+def step_badge(state: str) -> SafeString:
+    """The state of a step: shape, word, and the sentence of ledger/states.py as a tooltip."""
+    known = StepState(state)
+    strong = known is StepState.STUCK
+    return _badge(known, STEP_TONE[known], known, STEP_MEANING[known], strong=strong)
+
+
+@register.filter
+def saga_badge(state: str) -> SafeString:
+    known = SagaState(state)
+    strong = known is SagaState.STUCK
+    return _badge(known, SAGA_TONE[known], known, SAGA_MEANING[known], strong=strong)
+
+
+@register.filter
+def approval_badge(state: str) -> SafeString:
+    return _badge(state, APPROVAL_TONE[state], APPROVAL_ICON[state], "")
+
+
+@register.filter
+def words(state: str) -> str:
+    """A state or tier as words."""
+    return str(state).replace("_", " ")
+
+
+@register.filter
+def step_tone(state: str) -> str:
+    return STEP_TONE[StepState(state)]
+
+
+@register.filter
+def digest(value: str) -> SafeString | str:
+    """The first twelve characters, the whole in the title, and a button that copies the whole."""
+    if not value:
+        return ""
+    return format_html(
+        '<span class="digest" title="{0}">{1}</span>'
+        '<button type="button" class="copy" data-copy="{0}" aria-label="Copy" hidden>{2}</button>',
+        value,
+        value[:12],
+        icon("copy"),
+    )
+
+
+@register.filter
+def actor(name: str) -> SafeString:
+    """Who an entry names. Of a worker's long id the end is enough; the title has the whole."""
+    kind, _, rest = name.partition(":")
+    if kind == "worker":
+        return format_html('<span title="{}">worker …{}</span>', name, rest[-6:])
+    return show(rest if kind == "person" else f"{kind} {rest}".strip())
+
+
+@register.inclusion_tag("ledger/tier.html")
+def tier(step: object) -> dict[str, object]:
+    """What undoing this step would take, in words."""
+    return {"step": step}

@@ -1,0 +1,157 @@
+"""JSON values for people: typed rows, nothing cut, and raw text one click away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from ledger.templatetags.console import span
+from ledger.templatetags.visible import show
+
+register = template.Library()
+
+# A value longer than this is folded, with its size said; Approve then asks that it was opened.
+FOLD_ABOVE = 4_096
+_DEEPEST_INDENT = 4
+# Five digits and more are read in groups; a year or a port is not.
+_GROUP_FROM = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """One line of the arguments table. `folded` is the size of a value that is not open."""
+
+    path: str
+    depth: int
+    kind: str
+    text: SafeString
+    folded: int = 0
+
+    @property
+    def indent(self) -> int:
+        return min(self.depth, _DEEPEST_INDENT)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    names = {bool: "yes or no", int: "number", float: "number", str: "text", list: "list"}
+    return names.get(type(value), "object")
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        return "empty" if not value else f"{len(value)} inside"
+    return json.dumps(value)
+
+
+def _shown(value: Any) -> SafeString:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _GROUP_FROM:
+        return _grouped(value)
+    return show(_said(value), keep_breaks=True)
+
+
+def _grouped(number: int) -> SafeString:
+    """Thousands set apart by space alone: what is copied is the number as it runs."""
+    first, *rest = f"{number:,}".split(",")
+    return SafeString(first + "".join(f'<span class="thousand">{group}</span>' for group in rest))
+
+
+def value_rows(value: Any, path: str = "", depth: int = 0) -> Iterator[ValueRow]:
+    """Every key of a JSON object, in its order, down to the last leaf."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value, start=1)
+    for key, inner in pairs:
+        here = f"{path}.{key}" if path else str(key)
+        said = _said(inner)
+        size = len(said.encode("utf-8", "surrogatepass"))
+        folded = size if size > FOLD_ABOVE else 0
+        text = _shown(inner) if said else SafeString("<i>empty text</i>")
+        yield ValueRow(here, depth, _kind(inner), text, folded)
+        if isinstance(inner, dict | list):
+            yield from value_rows(inner, here, depth + 1)
+
+
+def folded_paths(args: Any) -> list[str]:
+    """The parts of the arguments that a person must open before a yes counts."""
+    return [row.path for row in value_rows(args) if row.folded]
+
+
+@register.inclusion_tag("ledger/arguments.html")
+def arguments(args_text: str, confirm_in: str = "") -> dict[str, Any]:
+    """The typed table of a step's arguments.
+
+    `confirm_in` is the id of a form: then every folded part holds a box that must be
+    ticked in it, and the box can only be reached by opening the part.
+    """
+    args = json.loads(args_text)
+    return {
+        "rows": list(value_rows(args)),
+        "args": args,
+        "size": len(args_text.encode("utf-8", "surrogatepass")),
+        "confirm_in": confirm_in,
+    }
+
+
+@register.filter
+def pretty(value: Any) -> SafeString:
+    """A value, or JSON text, as indented JSON; other text as it is.
+
+    JSON escapes the breaks inside its strings, so those of the indentation need no sign.
+    """
+    if value is None:
+        return SafeString("")
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return show(value, keep_breaks=True)
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    return SafeString("\n".join(show(line) for line in lines))
+
+
+# What the engine keeps of an outcome or an error, in the order of what a person wants first.
+_TELLING_KEYS = ("detail", "error", "reason")
+
+
+@register.filter
+def sentence(told: Any) -> SafeString:
+    """What was said, as a sentence when the record has one, else as JSON."""
+    if isinstance(told, dict):
+        for key in _TELLING_KEYS:
+            if isinstance(told.get(key), str):
+                return show(told[key], keep_breaks=True)
+        if told.get("outcome") == "done":
+            return pretty(told.get("result"))
+    return pretty(told)
+
+
+_GIST_PARTS = 3
+_GIST_LENGTH = 40
+
+
+@register.filter
+def gist(args: Any) -> list[tuple[str, SafeString]]:
+    """The first few plain arguments, for a line in a list. The request itself shows all."""
+    plain = [
+        (str(key), value)
+        for key, value in (args.items() if isinstance(args, dict) else ())
+        if value is not None and not isinstance(value, dict | list)
+    ]
+    plain = [(key, value) for key, value in plain if len(_said(value)) <= _GIST_LENGTH]
+    return [(key, _shown(value)) for key, value in plain[:_GIST_PARTS]]
+
+
+@register.filter
+def took(attempt: Any) -> str:
+    """How long an attempt has taken, or takes so far."""
+    end: datetime = attempt.ended_at or timezone.now()
+    return span(end - attempt.started_at)

@@ -1,0 +1,22 @@
+"""The ledger's pages. Every path needs a session; settings say so once, for all of them."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from ledger.views import attention, operations, registers, sagas
+
+app_name = "ledger"
+urlpatterns = [
+    path("sagas/", sagas.saga_list, name="saga-list"),
+    path("sagas/<uuid:saga_id>/", sagas.saga_detail, name="saga-detail"),
+    path("attention/", attention.attention, name="attention"),
+    path("attention/<uuid:step_id>/resolve", attention.resolve, name="resolve"),
+    path("attention/<uuid:step_id>/retry", attention.retry, name="retry"),
+    path("tools/", registers.tools, name="tools"),
+    path("agents/", registers.agents, name="agents"),
+    path("operations/", operations.operations, name="operations"),
+    path("operations/freezes", operations.freeze, name="freeze"),
+    path("operations/freezes/<uuid:freeze_id>/lift", operations.lift, name="lift"),
+    path("ledger/", registers.ledger, name="ledger"),
+]

@@ -1,0 +1,134 @@
+"""The first line of a saga's page: is it stuck, on whom, since when, what is safe to do.
+
+A pure decision over what the timeline read; the clock stays outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from ledger.queries.pages_timeline import StepRow, Timeline
+from ledger.states import SagaState, StepState
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """`what` is the answer, `since` its beginning, `safe` what may be pressed (or not)."""
+
+    tone: str
+    what: str
+    safe: str
+    since: datetime | None = None
+    on: StepRow | None = None
+
+
+# Which step tells how the saga is, most urgent first.
+_URGENCY = (
+    StepState.STUCK,
+    StepState.UNKNOWN,
+    StepState.AWAITING_APPROVAL,
+    StepState.CHANGE_REQUESTED,
+    StepState.COMPENSATING,
+    StepState.EXECUTING,
+    StepState.QUEUED,
+)
+_SAFE = {
+    StepState.STUCK: (
+        "bad",
+        "is stuck",
+        "Answer it under Attention: it happened, it did not, or end the saga. "
+        "Do not run it by hand before you have looked at the target.",
+    ),
+    StepState.UNKNOWN: (
+        "doubt",
+        "may or may not have happened",
+        "It is being found out. If you can see the target, answer under Attention; "
+        "nothing runs twice in the meantime.",
+    ),
+    StepState.AWAITING_APPROVAL: (
+        "wait",
+        "waits for a person",
+        "Open the request and decide. Nothing runs before that.",
+    ),
+    StepState.CHANGE_REQUESTED: (
+        "wait",
+        "waits for the agent's next version",
+        "Nothing to press: the agent was asked for a change.",
+    ),
+    StepState.COMPENSATING: (
+        "back",
+        "is being undone",
+        "Nothing to press: the way back cannot be cancelled.",
+    ),
+    StepState.EXECUTING: ("live", "is calling its target", "Nothing to press."),
+    StepState.QUEUED: ("live", "is next in line", "Nothing to press."),
+}
+
+
+def _most_urgent(rows: Sequence[StepRow]) -> StepRow | None:
+    known = [row for row in rows if row.step.state in _URGENCY]
+    return min(
+        known, key=lambda row: _URGENCY.index(StepState(row.step.state)), default=None
+    )
+
+
+def _since(row: StepRow) -> datetime:
+    """When the step came into its present state, as its last entry with a state tells it."""
+    told = [entry.at for entry in row.entries if entry.state == row.step.state]
+    return told[-1] if told else row.step.created_at
+
+
+def _ended(timeline: Timeline) -> Headline:
+    saga = timeline.saga
+    left = len(timeline.residue)
+    if saga.state == SagaState.COMPLETED:
+        return Headline("good", "Completed.", "Nothing to do.", saga.ended_at)
+    if left:
+        effects = "One effect is" if left == 1 else f"{left} effects are"
+        safe = f"{effects} still out in the world: see the residue below."
+        return Headline("back", "Ended backwards, not everything could be undone.", safe, saga.ended_at)
+    corrected = sum(row.step.state == StepState.CORRECTED for row in timeline.rows)
+    if corrected:
+        what = "Ended backwards; what cannot be undone was answered by a correction."
+        return Headline("undone", what, "Nothing to do.", saga.ended_at)
+    safe = "Nothing is left in the world, nothing to do."
+    return Headline("undone", "Ended backwards, every effect was undone.", safe, saga.ended_at)
+
+
+def _frozen(timeline: Timeline) -> Headline | None:
+    if not timeline.freezes:
+        return None
+    freeze = timeline.freezes[0]
+    what = f"Frozen by {freeze.created_by.partition(':')[2] or freeze.created_by}: {freeze.reason}"
+    return Headline("wait", what, "Nothing new leaves until the freeze is lifted.", freeze.created_at)
+
+
+def headline(timeline: Timeline) -> Headline:
+    """Say the one thing that a person on call wants to know first."""
+    saga = timeline.saga
+    if saga.ended_at:
+        return _ended(timeline)
+    row = _most_urgent(timeline.rows)
+    if row is not None and row.step.state in (StepState.STUCK, StepState.UNKNOWN):
+        return _on_step(row)
+    frozen = _frozen(timeline)
+    if frozen:
+        return frozen
+    if row is not None:
+        return _on_step(row)
+    if saga.state == SagaState.COMPENSATING:
+        return Headline("back", "Going back.", "Nothing to press.", saga.updated_at)
+    last = max((r.step.finished_at or r.step.created_at for r in timeline.rows), default=None)
+    return Headline(
+        "quiet",
+        "Open, and nothing is running: the agent has not said that it is finished.",
+        "Nothing to press. The agent may add steps, complete or abort the saga.",
+        last or saga.created_at,
+    )
+
+
+def _on_step(row: StepRow) -> Headline:
+    tone, what, safe = _SAFE[StepState(row.step.state)]
+    return Headline(tone, what, safe, _since(row), row)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from ledger.errors import NotFound
+from ledger.queries import pages_sagas, pages_timeline
+from ledger.states import SagaState
+from ledger.templatetags.console import ATTEMPT_TONE, span
+from ledger.views import live
+from ledger.views.axis import Axis, Bar, Stretch, paced
+from ledger.views.headline import headline
+
+DIRECTION_TONE = {"compensate": "back", "correct": "back"}
+
+
+def saga_list(request: HttpRequest) -> HttpResponse:
+    """Search and filters live in the URL, so that a view of the list can be shared."""
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "state", "agent")}
+    if asked["state"] not in set(SagaState):
+        asked["state"] = ""
+    page = pages_sagas.find_sagas(
+        state=asked["state"],
+        agent=asked["agent"],
+        text=asked["q"],
+        before=request.GET.get("before", ""),
+    )
+    context = {
+        "page": page,
+        "asked": asked,
+        "filtered": any(asked.values()),
+        "states": list(SagaState),
+        "agents": pages_sagas.agent_names(),
+        "older": _query(request, before=page.next_cursor) if page.next_cursor else "",
+        "is_first": not request.GET.get("before"),
+        "newest": _query(request, before=""),
+    }
+    return render(request, "ledger/saga_list.html", context)
+
+
+def _query(request: HttpRequest, **changes: str) -> str:
+    query = request.GET.copy()
+    query.pop("seen", None)
+    for name, value in changes.items():
+        if value:
+            query[name] = value
+        else:
+            query.pop(name, None)
+    return "?" + query.urlencode()
+
+
+def _number(text: str) -> int:
+    """A position in a list; whatever is not one is the beginning."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
+    """The timeline. A poll that has seen the saga's last entry costs one primary-key read."""
+    try:
+        if live.is_poll(request) and live.has_seen(request, pages_timeline.head_seq(saga_id)):
+            return live.unchanged()
+        saga = pages_timeline.saga(saga_id)
+    except NotFound as error:
+        raise Http404(error.detail) from None
+    timeline = pages_timeline.timeline(saga, after=_number(request.GET.get("after", "")))
+    step_id = request.GET.get("step", "")
+    entries, older = pages_timeline.entries(
+        saga, before=_number(request.GET.get("before", "")), step_id=step_id
+    )
+    context = {
+        "saga": saga,
+        "timeline": timeline,
+        "headline": headline(timeline),
+        "steps": _with_bars(timeline),
+        "entries": paced(entries),
+        "only_step": step_id,
+        "older": _query(request, before=str(older)) if older else "",
+        "newest": _query(request, before="") if request.GET.get("before") else "",
+        "more_steps": _query(request, after=str(timeline.more_after)),
+        "poll_url": _query(request),
+        "took": span((saga.ended_at or timezone.now()) - saga.created_at),
+    }
+    ended = saga.ended_at is not None
+    return live.page_or_part(request, "ledger/saga_detail.html", "live", context, ended=ended)
+
+
+def _with_bars(timeline: pages_timeline.Timeline) -> list[Mapping[str, Any]]:
+    now = timezone.now()
+    stretches = {
+        attempt.pk: Stretch(attempt.started_at, attempt.ended_at or now)
+        for row in timeline.rows
+        for attempt in row.tries
+    }
+    axis = Axis(stretches.values())
+    return [
+        {
+            "row": row,
+            "bars": [_bar(axis, attempt, stretches[attempt.pk]) for attempt in row.tries],
+            "took": _took(row, now),
+        }
+        for row in timeline.rows
+    ]
+
+
+def _bar(axis: Axis, attempt: Any, stretch: Stretch) -> Bar:
+    tone = ATTEMPT_TONE[attempt.state]
+    if attempt.state == "done":
+        tone = DIRECTION_TONE.get(attempt.direction, tone)
+    title = f"{attempt.direction} {attempt.fence}: {attempt.state}, {span(stretch.end - stretch.start)}"
+    return axis.bar(stretch, tone, title)
+
+
+def _took(row: pages_timeline.StepRow, now: Any) -> str:
+    forward = [attempt for attempt in row.tries if attempt.direction == "forward"]
+    if not forward:
+        return ""
+    return span((forward[-1].ended_at or now) - forward[0].started_at)

@@ -1,0 +1,98 @@
+// What htmx cannot do: clocks that tick, digests that copy, and a poll that disturbs nobody.
+"use strict";
+
+const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+function span(seconds) {
+  const first = UNITS.findIndex(([, size]) => seconds >= size);
+  if (first < 0) return "0 s";
+  const [unit, size] = UNITS[first];
+  const whole = Math.floor(seconds / size);
+  const next = UNITS[first + 1];
+  // One unit is enough, except where the second one changes what a person would do.
+  if (next && whole < 10 && unit !== "min") {
+    const rest = Math.floor((seconds - whole * size) / next[1]);
+    if (rest) return `${whole} ${unit} ${rest} ${next[0]}`;
+  }
+  return `${whole} ${unit}`;
+}
+
+// The server's clock counts, not this computer's: every page says when it was made.
+let skew = 0;
+const made = document.querySelector("[data-now]");
+if (made) skew = Date.parse(made.dataset.now) - Date.now();
+
+function tick() {
+  const now = Date.now() + skew;
+  for (const element of document.querySelectorAll("time[data-show]")) {
+    const seconds = Math.round((now - Date.parse(element.dateTime)) / 1000);
+    const text = {
+      ago: () => (seconds < 1 ? "now" : `${span(seconds)} ago`),
+      age: () => span(Math.max(0, seconds)),
+      left: () => (seconds < 0 ? `${span(-seconds)} left` : `expired ${span(seconds)} ago`),
+      until: () => (seconds < 0 ? `in ${span(-seconds)}` : "now"),
+    }[element.dataset.show]();
+    if (element.textContent !== text) element.textContent = text;
+    if (element.dataset.show === "left") element.classList.toggle("urgent", seconds > -900);
+  }
+}
+
+function localTitles(root) {
+  for (const element of root.querySelectorAll("time[datetime]:not([data-local])")) {
+    const local = new Date(element.dateTime);
+    element.dataset.local = "";
+    element.title = `${element.title}\n${local.toLocaleString()} here`;
+  }
+}
+
+function enliven(root) {
+  for (const button of root.querySelectorAll("button[data-copy]")) button.hidden = false;
+  localTitles(root);
+  tick();
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-copy]");
+  if (!button) return;
+  event.preventDefault();
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.classList.add("done");
+  button.setAttribute("aria-label", "Copied");
+  setTimeout(() => button.classList.remove("done"), 1500);
+});
+
+// One press, one request: the pressed button says what it does, the others step back.
+document.addEventListener("submit", (event) => {
+  const pressed = event.submitter;
+  if (event.target.dataset.sent) return event.preventDefault();
+  if (!pressed || event.target.method !== "post") return;
+  event.target.dataset.sent = "yes";
+  for (const button of document.querySelectorAll("button.button")) {
+    button.setAttribute("aria-disabled", "true");
+  }
+  if (pressed.dataset.busy) pressed.textContent = pressed.dataset.busy;
+});
+window.addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+// A poll never takes away what a person is reading or typing.
+let opened = [];
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const part = event.detail.elt;
+  if (!part.matches("[data-live]")) return;
+  const busy = part.querySelector("details[data-hold][open], form :focus");
+  const reading = document.getSelection();
+  const selecting = reading && !reading.isCollapsed && part.contains(reading.anchorNode);
+  if (document.hidden || busy || selecting) event.preventDefault();
+});
+document.addEventListener("htmx:beforeSwap", (event) => {
+  opened = [...event.detail.target.querySelectorAll("details[id][open]")].map((d) => d.id);
+});
+document.addEventListener("htmx:afterSwap", () => {
+  for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+  enliven(document);
+});
+
+setInterval(tick, 1000);
+enliven(document);
