@@ -25,14 +25,15 @@ from ledger.services.unit import Superseded
 from ledger.states import Direction
 
 # Until a yes is used, a later no beats it (design section 6): then `approved` counts as open.
+# One reading of the clock, so that what is decided in time also says so.
 DECIDE = """
 UPDATE approvals_approval SET state = %(state)s::text,
-    decided_at = CASE WHEN %(state)s::text = 'pending' THEN NULL ELSE clock_timestamp() END,
-    ended_at = CASE WHEN %(state)s::text = 'pending' THEN NULL ELSE clock_timestamp() END,
-    yes_until = CASE WHEN %(state)s::text = 'approved' THEN clock_timestamp() + lasts
-                     ELSE yes_until END
+    decided_at = CASE WHEN %(state)s::text = 'pending' THEN NULL ELSE c.now END,
+    ended_at = CASE WHEN %(state)s::text = 'pending' THEN NULL ELSE c.now END,
+    yes_until = CASE WHEN %(state)s::text = 'approved' THEN c.now + lasts ELSE yes_until END
+FROM (SELECT clock_timestamp() AS now) c
 WHERE id = %(id)s AND args_digest = %(digest)s AND (
-    state = 'pending' AND expires_at > clock_timestamp()
+    state = 'pending' AND expires_at > c.now
     OR %(is_no)s::boolean AND state = 'approved' AND used_at IS NULL
 )
 """

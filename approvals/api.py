@@ -1,0 +1,138 @@
+"""The approvals of the REST API. People only: an agent's token is refused at every call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router
+
+from approvals import queries
+from approvals.rights import Person, who
+from approvals.services import deciding
+from approvals.states import ApprovalState
+from approvals.wire import ApprovalDocument, ApprovalPage, DecidedDocument, NewDecision
+from ledger.api import access, replies
+from ledger.api.bodies import read
+from ledger.api.openapi import takes
+from ledger.api.wishes import Cursor, Limit
+from ledger.bearer import Bearer
+from ledger.errors import Forbidden, InvalidArgs
+from ledger.queries.paging import DEFAULT_LIMIT, page, uuid_cursor
+
+router = Router(tags=["approvals"])
+
+StateWish = ApprovalState | Literal[""]
+Decide = Callable[..., deciding.Decided]
+_REPLAYED = {"Idempotent-Replayed": "true"}
+
+
+def _takes_decision() -> dict[str, Any]:
+    described = takes(None, problems=(403, 404, 409, 410, 422))
+    schema = {"schema": NewDecision.model_json_schema()}
+    described["requestBody"] = {"required": True, "content": {"application/json": schema}}
+    return described
+
+
+@router.get(
+    "/approvals",
+    response=ApprovalPage,
+    summary="List what people are asked",
+    openapi_extra=takes(None, problems=(403, 422)),
+)
+def list_approvals(
+    request: HttpRequest,
+    state: Annotated[StateWish, Query("")],
+    cursor: Annotated[Cursor, Query("")],
+    limit: Annotated[Limit, Query(DEFAULT_LIMIT)],
+) -> HttpResponse:
+    """For people. Newest first."""
+    _, person = _person(request)
+    found = queries.in_state(state)
+    if after := uuid_cursor(cursor):
+        found = found.filter(pk__lt=after)
+    documents = [_document(request, one, person) for one in found[: limit + 1]]
+    return replies.reply(page(documents, limit, lambda document: document["id"]))
+
+
+@router.get(
+    "/approvals/{approval}",
+    response=ApprovalDocument,
+    summary="Look at one question",
+    openapi_extra=takes(None, problems=(403, 404)),
+)
+def get_approval(request: HttpRequest, approval: str) -> HttpResponse:
+    """For people: what was asked, what was answered, and whether you can."""
+    _, person = _person(request)
+    return replies.reply(_find(request, access.owned(approval, "approval"), person))
+
+
+@router.post(
+    "/approvals/{approval}/approve",
+    response=DecidedDocument,
+    summary="Say yes to exactly this",
+    openapi_extra=_takes_decision(),
+)
+def approve(request: HttpRequest, approval: str) -> HttpResponse:
+    """The digest is what you saw; if something else would run now, nothing is approved."""
+    return _decide(request, approval, deciding.approve)
+
+
+@router.post(
+    "/approvals/{approval}/reject",
+    response=DecidedDocument,
+    summary="Say no",
+    openapi_extra=_takes_decision(),
+)
+def reject(request: HttpRequest, approval: str) -> HttpResponse:
+    """With a reason. Until the step is started, a no also beats an earlier yes."""
+    return _decide(request, approval, deciding.reject)
+
+
+@router.post(
+    "/approvals/{approval}/request-change",
+    response=DecidedDocument,
+    summary="Ask the agent for another version",
+    openapi_extra=_takes_decision(),
+)
+def request_change(request: HttpRequest, approval: str) -> HttpResponse:
+    """The agent gets the reason as its text, and the saga waits for its next version."""
+    return _decide(request, approval, deciding.request_change)
+
+
+def _decide(request: HttpRequest, approval: str, decide: Decide) -> HttpResponse:
+    bearer, person = _person(request)
+    approval_id = access.owned(approval, "approval")
+    sent = read(request, NewDecision)
+    if "args" in sent.model_fields_set:
+        raise InvalidArgs(
+            "Edited arguments are not taken yet. Use request-change and say what to change: the "
+            "agent's next version is then put to you under its own digest.",
+            errors=[{"pointer": "/args", "detail": "not taken"}],
+        )
+    decided = decide(
+        bearer, approval_id, args_digest=sent.args_digest, reason=sent.reason, via="api"
+    )
+    document = _find(request, approval_id, person) | {"replayed": decided.replayed}
+    return replies.reply(document, 200, _REPLAYED if decided.replayed else None)
+
+
+def _person(request: HttpRequest) -> tuple[Bearer, Person]:
+    """The caller, who must be a person."""
+    bearer = access.caller(request)
+    if bearer.is_agent:
+        raise Forbidden("An agent's token can never see or decide approvals. A person must.")
+    return bearer, who(bearer)
+
+
+def _find(request: HttpRequest, approval: UUID, person: Person) -> queries.Document:
+    found = queries.find(approval)
+    if found is None:
+        raise access.nothing("approval")
+    return _document(request, found, person)
+
+
+def _document(request: HttpRequest, found: Any, person: Person) -> queries.Document:
+    return queries.document(found, person, request.build_absolute_uri)

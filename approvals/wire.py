@@ -1,0 +1,111 @@
+"""The documents of approvals, described for OpenAPI; answers are written by approvals/queries.py.
+
+Tests hold real answers against these, as with the ledger's own (ledger/api/answered.py).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from approvals.states import Answer, ApprovalState
+from ledger.states import Direction
+
+
+class NewDecision(BaseModel):
+    """What a person sends with an answer: the digest of what they saw, and why."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"args_digest": "9f86d081…", "reason": "Agreed with the customer."}]
+        },
+    )
+
+    args_digest: str = Field(
+        min_length=1, max_length=64, description="`args_digest` of the approval as you read it."
+    )
+    reason: str = Field(
+        default="", max_length=2000, description="Required for a no and for a change."
+    )
+    args: dict[str, Any] | None = Field(
+        default=None, description="Edited arguments, with approve. Not taken yet: 422."
+    )
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PolicyDocument(_Document):
+    """The rule that asked, and the digest of the policy that it is in."""
+
+    rule: str
+    digest: str
+
+
+class NeedDocument(_Document):
+    """How many people of one group are needed, have said yes, and are missing."""
+
+    group: str
+    count: int
+    have: int
+    missing: int
+
+
+class DecisionDocument(_Document):
+    """One person's answer, and the digest that this person was shown."""
+
+    by: str
+    answer: Answer
+    reason: str
+    args_digest: str
+    via: Literal["page", "api"]
+    at: datetime
+
+
+class ApprovalDocument(_Document):
+    """A question to people, as it looks to the caller."""
+
+    id: UUID
+    state: ApprovalState
+    saga_id: UUID
+    step_id: str = Field(description="The agent's name for the step within its saga.")
+    step: UUID = Field(description="The step's id, for GET /steps/{id}.")
+    direction: Direction
+    agent: str
+    tool: str
+    tool_version: str
+    args: dict[str, Any] = Field(description="Exactly what will run.")
+    args_digest: str
+    idempotency_key: str = Field(description="What the target will see as Idempotency-Key.")
+    reason: str = Field(description="Why, in the agent's words.")
+    why: str = Field(description="Why the console asks, beyond the rule.")
+    policy: PolicyDocument
+    needs: list[NeedDocument]
+    decisions: list[DecisionDocument]
+    expires_at: datetime = Field(
+        description="When the question ends; once approved, when an unused yes ends."
+    )
+    can_decide: bool
+    why_not: str | None
+    url: str
+    superseded_by: UUID | None
+    created_at: datetime
+    decided_at: datetime | None
+    used_at: datetime | None = Field(description="When the step was started under this yes.")
+
+
+class DecidedDocument(ApprovalDocument):
+    """The approval after the answer. `replayed`: the same answer had been recorded before."""
+
+    replayed: bool
+
+
+class ApprovalPage(_Document):
+    items: list[ApprovalDocument]
+    next_cursor: str | None = Field(description="Send it as `cursor` for the next page.")

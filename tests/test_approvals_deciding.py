@@ -1,0 +1,343 @@
+"""One winner, and everybody else is told the truth."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from approvals.gate import Gate
+from approvals.models import Approval, Decision
+from approvals.services import deciding
+from approvals.services.deciding import Decided
+from ledger import errors, storage
+from ledger.bearer import Bearer
+from ledger.models import Entry
+from ledger.services import closing
+from ledger.states import StepState
+from tests.approvalcast import Case, claim, in_threads, person, tools, waiting_case
+
+__all__ = ["tools"]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
+
+
+@pytest.fixture
+def ana() -> Bearer:
+    return person("ana", "approvers")
+
+
+@pytest.fixture
+def ben() -> Bearer:
+    return person("ben", "approvers")
+
+
+def approve(who: Bearer, case: Case, **more: str) -> Decided:
+    return deciding.approve(who, case.request.pk, args_digest=case.digest, **more)  # type: ignore[arg-type]
+
+
+def reject(who: Bearer, case: Case, reason: str = "wrong customer") -> Decided:
+    return deciding.reject(who, case.request.pk, args_digest=case.digest, reason=reason)
+
+
+def payload(case: Case, kind: str) -> dict[str, object]:
+    entry = Entry.objects.filter(saga_id=case.saga, kind=kind).latest("seq")
+    return {"actor": entry.actor, **json.loads(entry.payload)}
+
+
+def test_a_yes_releases_the_step_in_the_same_transaction(ana: Bearer) -> None:
+    case = waiting_case()
+    assert not approve(ana, case, reason="checked the order").replayed
+    assert case.row.state == StepState.QUEUED
+    assert case.request.state == "approved"
+    told = payload(case, "approval.approved")
+    assert told["actor"] == "person:ana"
+    assert told["reason"] == "checked the order"
+    assert told["args_digest"] == case.digest
+    assert told["policy"] == case.request.policy_digest
+    assert told["approval"] == str(case.request.pk)
+
+
+def test_a_no_ends_the_step_and_keeps_its_reason(ana: Bearer) -> None:
+    case = waiting_case()
+    reject(ana, case)
+    assert case.row.state == StepState.REJECTED
+    assert case.row.error == {"code": "rejected", "detail": "wrong customer"}
+    assert claim() == []
+
+
+@pytest.mark.parametrize("reason", ["", "  \n"])
+def test_a_no_needs_a_reason(ana: Bearer, reason: str) -> None:
+    case = waiting_case()
+    with pytest.raises(errors.InvalidArgs, match="reason"):
+        reject(ana, case, reason)
+    assert case.request.state == "pending"
+
+
+def test_a_request_for_change_gives_the_agent_the_text(ana: Bearer) -> None:
+    case = waiting_case()
+    deciding.request_change(ana, case.request.pk, args_digest=case.digest, reason="only half")
+    assert case.request.state == "change_requested"
+    assert case.row.state == StepState.CHANGE_REQUESTED
+    assert case.row.error == {"code": "change_requested", "detail": "only half"}
+
+
+def test_the_agents_next_version_is_a_new_question(ana: Bearer) -> None:
+    case = waiting_case(id="p1", amount=100)
+    first = case.request
+    deciding.request_change(ana, first.pk, args_digest=case.digest, reason="only half")
+    case.propose("refund-1", id="p1", amount=50)
+    first.refresh_from_db()
+    assert case.request.pk != first.pk
+    assert case.request.state == "pending"
+    assert first.superseded_by_id == case.request.pk
+    assert first.state == "change_requested"
+    with pytest.raises(errors.StaleDigest):
+        deciding.approve(ana, case.request.pk, args_digest=first.args_digest)
+    approve(ana, case)
+    assert [found.call.args for found in claim()] == [{"id": "p1", "amount": 50}]
+
+
+def test_the_same_answer_of_the_same_person_is_replayed(ana: Bearer) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    assert approve(ana, case).replayed
+    assert Decision.objects.count() == 1
+    assert case.kinds("approval.a") == ["approval.approved"]
+
+
+def test_another_person_is_told_who_what_and_when(ana: Bearer, ben: Bearer) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    with pytest.raises(errors.AlreadyDecided, match=r"approved by ana \d+ s ago") as caught:
+        approve(ben, case)
+        assert caught.value.extra["decision"]["by"] == "ana"
+    reject(ben, case, "not this one")
+    with pytest.raises(errors.AlreadyDecided, match="rejected by ben .* Reason: not this one"):
+        approve(ana, case)
+
+
+def test_a_digest_that_is_not_the_current_one_decides_nothing(ana: Bearer) -> None:
+    case = waiting_case()
+    with pytest.raises(errors.StaleDigest) as caught:
+        deciding.approve(ana, case.request.pk, args_digest="0" * 64)
+    assert caught.value.extra["current_digest"] == case.digest
+    assert case.request.state == "pending"
+    assert not Decision.objects.exists()
+
+
+def test_a_superseded_request_names_the_one_in_its_place(ana: Bearer) -> None:
+    case = waiting_case()
+    old = case.request
+    newer = case.ask_again()
+    with pytest.raises(errors.StaleDigest, match="was replaced") as caught:
+        deciding.approve(ana, old.pk, args_digest=old.args_digest)
+    assert caught.value.extra["superseded_by"] == str(newer)
+
+
+def test_aborting_the_saga_withdraws_its_requests(ana: Bearer) -> None:
+    case = waiting_case()
+    closing.abort(case.saga, "no longer wanted", bearer=case.agent)
+    assert case.request.state == "cancelled"
+    with pytest.raises(errors.AlreadyDecided, match="withdrawn .* the saga turned back"):
+        approve(ana, case)
+
+
+def test_nobody_decides_about_what_does_not_exist(ana: Bearer) -> None:
+    with pytest.raises(errors.NotFound):
+        deciding.approve(ana, waiting_case().step, args_digest="0" * 64)
+
+
+# -- until the claim, a later no beats a yes ------------------------------------------------
+
+
+def test_a_later_no_beats_a_yes_that_is_not_used(ana: Bearer, ben: Bearer) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    reject(ben, case)
+    assert case.request.state == "rejected"
+    assert case.row.state == StepState.REJECTED
+    assert claim() == []
+
+
+def test_a_person_can_take_back_their_own_yes(ana: Bearer) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    reject(ana, case, "I misread it")
+    assert claim() == []
+
+
+def test_a_no_after_the_claim_is_told_that_it_was_started(ana: Bearer, ben: Bearer) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    assert len(claim()) == 1
+    with pytest.raises(errors.AlreadyDecided, match="has been started under it"):
+        reject(ben, case)
+    assert case.request.state == "approved"
+
+
+def test_a_no_and_a_claim_at_the_same_time_have_one_winner(ana: Bearer, ben: Bearer) -> None:
+    for _ in range(10):
+        case = waiting_case()
+        approve(ana, case)
+        claimed, said = in_threads([claim, lambda case=case: reject(ben, case)])
+        if claimed:
+            assert isinstance(said, errors.AlreadyDecided)
+            assert case.row.state == StepState.EXECUTING
+        else:
+            assert isinstance(said, Decided)
+            assert case.row.state == StepState.REJECTED
+            assert claim() == []
+
+
+# -- races ----------------------------------------------------------------------------------
+
+
+def test_twenty_people_make_one_decision_and_nineteen_are_told_the_truth() -> None:
+    case = waiting_case()
+    crowd = [person(f"p{index}", "approvers") for index in range(20)]
+    found = in_threads([lambda who=who: approve(who, case) for who in crowd])
+    won = [one for one in found if isinstance(one, Decided)]
+    lost = [one for one in found if isinstance(one, errors.AlreadyDecided)]
+    assert (len(won), len(lost)) == (1, 19)
+    winner = Decision.objects.get().username
+    assert all(f"approved by {winner}" in str(one) for one in lost)
+    assert case.kinds("approval.approved") == ["approval.approved"]
+    assert len(claim()) == 1
+
+
+def test_a_yes_and_a_no_at_the_same_time_never_leave_both(ana: Bearer, ben: Bearer) -> None:
+    for _ in range(10):
+        case = waiting_case()
+        in_threads([lambda c=case: approve(ana, c), lambda c=case: reject(ben, c)])
+        # The no wins whichever came first, for the yes was not used.
+        assert case.request.state == "rejected"
+        assert case.row.state == StepState.REJECTED
+
+
+def test_a_double_click_is_one_decision(ana: Bearer) -> None:
+    case = waiting_case()
+    found = in_threads([lambda: approve(ana, case)] * 8)
+    assert sorted(one.replayed for one in found) == [False] + [True] * 7
+    assert Decision.objects.count() == 1
+
+
+# -- the clock ------------------------------------------------------------------------------
+
+
+def test_a_late_click_ends_the_request_and_is_noted_as_late(ana: Bearer) -> None:
+    case = waiting_case()
+    case.ask_again(seconds=0.05)
+    time.sleep(0.1)
+    with pytest.raises(errors.ApprovalExpired, match="nothing was run"):
+        approve(ana, case)
+    assert case.request.state == "expired"
+    assert case.row.state == StepState.REJECTED
+    assert case.kinds("approval.")[-2:] == ["approval.expired", "approval.late"]
+    assert payload(case, "approval.late")["actor"] == "person:ana"
+    with pytest.raises(errors.ApprovalExpired):
+        approve(ana, case)
+    assert case.kinds().count("approval.expired") == 1
+    assert case.kinds().count("approval.approved") == 0
+    assert not Decision.objects.exists()
+
+
+def test_sweeps_side_by_side_end_a_request_once() -> None:
+    cases = [waiting_case() for _ in range(5)]
+    for case in cases:
+        case.ask_again(seconds=0.05)
+    time.sleep(0.1)
+    counts = in_threads([Gate().sweep] * 6)
+    assert sum(counts) + Gate().sweep() == 5
+    for case in cases:
+        assert case.request.state == "expired"
+        assert case.kinds().count("approval.expired") == 1
+        assert case.row.error["code"] == "expired"
+    assert Gate().sweep() == 0
+
+
+def test_a_sweep_leaves_what_is_not_due(ana: Bearer) -> None:
+    case = waiting_case()
+    assert Gate().sweep() == 0
+    approve(ana, case)
+    assert Gate().sweep() == 0
+    assert case.request.state == "approved"
+
+
+def test_a_yes_and_the_end_at_the_same_moment_have_one_winner(ana: Bearer) -> None:
+    for _ in range(20):
+        case = waiting_case()
+        case.ask_again(seconds=0.03)
+        due = time.monotonic() + 0.03
+
+        def late(case: Case = case, due: float = due) -> Decided:
+            time.sleep(max(0.0, due - time.monotonic()))
+            return approve(ana, case)
+
+        def sweep(due: float = due) -> int:
+            time.sleep(max(0.0, due - time.monotonic()))
+            return Gate().sweep()
+
+        said, _swept = in_threads([late, sweep])
+        ends = [kind for kind in case.kinds() if kind in ("approval.approved", "approval.expired")]
+        assert len(ends) == 1, case.kinds()
+        if isinstance(said, Decided):
+            assert ends == ["approval.approved"]
+            assert len(claim()) == 1
+        else:
+            assert isinstance(said, errors.ApprovalExpired)
+            assert ends == ["approval.expired"]
+            assert claim() == []
+
+
+def test_a_yes_in_the_last_moment_holds_when_the_worker_wakes_later(ana: Bearer) -> None:
+    case = waiting_case()
+    case.ask_again(seconds=1.0)
+    time.sleep(0.7)
+    approve(ana, case)
+    time.sleep(0.5)
+    request = case.request
+    # The question's time is over; the yes to it lasts as long again (case D13).
+    assert storage.row("SELECT clock_timestamp() > %s AS over", [request.expires_at]).over
+    assert request.yes_until == request.decided_at + request.lasts
+    assert len(claim()) == 1
+
+
+def test_a_yes_that_nobody_used_in_its_time_is_asked_for_again(ana: Bearer) -> None:
+    case = waiting_case()
+    case.ask_again(seconds=0.2)
+    approve(ana, case)
+    used_up = case.request
+    time.sleep(0.3)
+    assert claim() == []
+    used_up.refresh_from_db()
+    assert used_up.state == "superseded"
+    assert case.request.state == "pending"
+    assert case.request.why == "The yes was not used in time."
+
+
+# -- several people -------------------------------------------------------------------------
+
+
+def test_several_needs_are_met_by_several_people(ana: Bearer) -> None:
+    both = person("both", "approvers", "finance")
+    case = waiting_case()
+    case.ask_again(needs={"approvers": 1, "finance": 1})
+    assert not approve(both, case).replayed
+    assert case.request.state == "pending"
+    assert approve(both, case).replayed
+    assert case.row.state == StepState.AWAITING_APPROVAL
+    approve(ana, case)
+    assert case.request.state == "approved"
+    assert case.kinds()[-2:] == ["approval.voted", "approval.approved"]
+    assert len(claim()) == 1
+
+
+def test_two_last_votes_at_once_still_approve(ana: Bearer, ben: Bearer) -> None:
+    for _ in range(5):
+        case = waiting_case()
+        case.ask_again(needs={"approvers": 2})
+        found = in_threads([lambda c=case: approve(ana, c), lambda c=case: approve(ben, c)])
+        assert all(isinstance(one, Decided) for one in found), found
+        assert case.request.state == "approved"
+    assert Approval.objects.filter(state="approved").count() == 5
