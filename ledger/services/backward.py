@@ -55,6 +55,9 @@ def advance(unit: Unit, saga: SagaRow) -> None:
     for step in _still_to_undo(saga, steps):
         if _start_undo(unit, saga, step):
             return
+    if saga.was != saga.state:
+        # Nothing to undo: the turn is written before the end, for no edge leads past it.
+        unit.flush()
     unit.move_saga(saga, SagaState.COMPENSATED, "saga.compensated", residue=_residue(unit, saga))
 
 
