@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
-from django.db.models.functions import Lower
+from django.db.models.functions import Lower, Trim
 from django.urls import reverse
 
 from approvals import rights, sentences
@@ -23,9 +23,15 @@ Document = dict[str, Any]
 # Makes the address of a page absolute: request.build_absolute_uri.
 Absolute = Callable[[str], str]
 
+CLOCK = {"now": ClockTimestamp()}
+SAID: str = "said"
+# No account has this id: people are numbered from 1.
+NO_ACCOUNT = 0
+
 _NEWEST = """
 SELECT DISTINCT ON (step_id) step_id, id, CASE
-    WHEN state = 'pending' AND expires_at <= clock_timestamp() THEN 'expired' ELSE state END AS state
+    WHEN state = 'pending' AND expires_at <= clock_timestamp() THEN 'expired'
+    ELSE state END AS state
 FROM approvals_approval WHERE step_id = ANY(%s) ORDER BY step_id, id DESC
 """
 
@@ -45,11 +51,10 @@ def newest_of_steps(steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
 
 def requests() -> QuerySet[Approval]:
     """Requests with all that a document needs, and `now`, the database's clock."""
-    said = Prefetch("decisions", Decision.objects.order_by("at"), to_attr="said")
     return (
-        Approval.objects.annotate(now=ClockTimestamp())
+        Approval.objects.annotate(**CLOCK)
         .select_related("step", "saga__agent")
-        .prefetch_related(said)
+        .prefetch_related(Prefetch("decisions", Decision.objects.order_by("at"), SAID))
     )
 
 
@@ -88,7 +93,7 @@ def waiting_for(person: Person) -> QuerySet[Approval]:
     return (
         in_state(ApprovalState.PENDING)
         .filter(groups)
-        .annotate(starter=Lower("saga__started_by"))
+        .annotate(starter=Lower(Trim("saga__started_by")))
         .exclude(Exists(mine))
         .exclude(saga__agent__owner_id=person.user_id)
         .exclude(starter__in=person.names)
@@ -99,8 +104,8 @@ def waiting_for(person: Person) -> QuerySet[Approval]:
 def decided_by(person: Person) -> QuerySet[Decision]:
     """What this person answered, newest first, each with its request in `approval`."""
     return (
-        Decision.objects.filter(user_id=person.user_id)
-        .annotate(now=ClockTimestamp())
+        Decision.objects.filter(user_id=person.user_id or NO_ACCOUNT)
+        .annotate(**CLOCK)
         .select_related("approval__step", "approval__saga__agent")
         .order_by("-id")
     )
@@ -155,16 +160,16 @@ def standing(request: Approval, person: Person) -> tuple[bool, str]:
 
 def state_sentence(request: Approval) -> str:
     """What became of it, for people; '' while it waits."""
-    now: datetime = request.now
+    now = request.now
     match state := request.state_seen_at(now):
         case ApprovalState.PENDING:
             return ""
         case ApprovalState.EXPIRED:
             return sentences.expired(request.expires_at, now)
         case ApprovalState.SUPERSEDED:
-            return sentences.superseded(request.ended_at, now, request.ended_why)
+            return sentences.superseded(request.over_at, now, request.ended_why)
         case ApprovalState.CANCELLED:
-            return sentences.cancelled(request.ended_at, now, request.ended_why)
+            return sentences.cancelled(request.over_at, now, request.ended_why)
     last = request.said[-1]
     return sentences.decided(state, last.username, last.at, now, last.reason)
 

@@ -43,7 +43,7 @@ def who(bearer: Bearer) -> Person:
 
 def people(user_ids: Collection[int]) -> Mapping[int, Person]:
     """These accounts by their ids, in two statements."""
-    users: Any = get_user_model()._default_manager
+    users: Any = get_user_model().objects
     return {
         user.pk: Person(
             user_id=user.pk,

@@ -10,26 +10,11 @@ from __future__ import annotations
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
 from ledger.walls import REFUSED
 
-BOUND = [
-    "id",
-    "step_id",
-    "saga_id",
-    "direction",
-    "tool",
-    "tool_version",
-    "tool_digest",
-    "args_text",
-    "args_digest",
-    "idempotency_key",
-    "rule",
-    "policy_digest",
-    "needs",
-    "lasts",
-    "require_reason",
-    "why",
-    "expires_at",
-    "created_at",
-]
+BOUND = (
+    *("id", "step_id", "saga_id", "direction", "tool", "tool_version", "tool_digest"),
+    *("args_text", "args_digest", "idempotency_key", "rule", "policy_digest", "needs"),
+    *("lasts", "require_reason", "why", "expires_at", "created_at"),
+)
 
 _EDGES = ",\n        ".join(
     f"('{old}', '{new}')" for old, targets in sorted(TRANSITIONS.items()) for new in sorted(targets)

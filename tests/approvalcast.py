@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -103,8 +103,15 @@ class Case:
     def propose(self, step_id: str, tool: str = "money.refund", **args: Any) -> UUID:
         return propose(self.saga, Proposal(step_id, tool, args), bearer=self.agent).step
 
-    def ask_again(self, *, seconds: float = 60.0, needs: Mapping[str, int] | None = None) -> UUID:
-        """A newer request about the same step, on other terms."""
+    def ask_again(
+        self,
+        *,
+        seconds: float = 60.0,
+        needs: Mapping[str, int] | None = None,
+        policy: str = "",
+        **bound: Any,
+    ) -> UUID:
+        """A newer request about the same step: on other terms, or bound to something else."""
         now = self.request
         held = Held(
             step=now.step_id,
@@ -120,7 +127,8 @@ class Case:
         )
         need = [{"group": g, "count": n} for g, n in (needs or {"approvers": 1}).items()]
         terms = {"need": need, "expires_s": seconds}
-        return requesting.ask(held, Verdict("ask", now.rule, now.policy_digest, terms))
+        verdict = Verdict("ask", now.rule, policy or now.policy_digest, terms)
+        return requesting.ask(replace(held, **bound), verdict)
 
 
 def claim() -> list[claiming.Assignment]:

@@ -111,9 +111,9 @@ def test_another_person_is_told_who_what_and_when(ana: Bearer, ben: Bearer) -> N
     approve(ana, case)
     with pytest.raises(errors.AlreadyDecided, match=r"approved by ana \d+ s ago") as caught:
         approve(ben, case)
-        assert caught.value.extra["decision"]["by"] == "ana"
+    assert caught.value.extra["decision"]["by"] == "ana"
     reject(ben, case, "not this one")
-    with pytest.raises(errors.AlreadyDecided, match="rejected by ben .* Reason: not this one"):
+    with pytest.raises(errors.AlreadyDecided, match=r"rejected by ben .* Reason: not this one"):
         approve(ana, case)
 
 
@@ -139,7 +139,7 @@ def test_aborting_the_saga_withdraws_its_requests(ana: Bearer) -> None:
     case = waiting_case()
     closing.abort(case.saga, "no longer wanted", bearer=case.agent)
     assert case.request.state == "cancelled"
-    with pytest.raises(errors.AlreadyDecided, match="withdrawn .* the saga turned back"):
+    with pytest.raises(errors.AlreadyDecided, match=r"withdrawn .* the saga turned back"):
         approve(ana, case)
 
 

@@ -49,6 +49,11 @@ class Approval(models.Model):
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="supersedes"
     )
 
+    # Set where a request is read to be shown (approvals/queries.py): the database's clock,
+    # and the decisions in their order.
+    now: datetime
+    said: list[Decision]
+
     class Meta:
         constraints = [
             state_constraint("state", ApprovalState, "approvals_approval_state_known"),
@@ -87,6 +92,11 @@ class Approval(models.Model):
         if self.state == ApprovalState.PENDING and self.expires_at <= now:
             return ApprovalState.EXPIRED
         return ApprovalState(self.state)
+
+    @property
+    def over_at(self) -> datetime:
+        """When it came to the state it is in; the database's clock now, while it waits."""
+        return self.ended_at or self.now
 
     def asked_needs(self) -> tuple[Need, ...]:
         """Who is needed, as values."""

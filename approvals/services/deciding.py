@@ -13,6 +13,7 @@ from uuid import UUID
 
 from approvals import rights, sentences
 from approvals.models import Approval, Decision
+from approvals.queries import NO_ACCOUNT
 from approvals.services.explaining import Replayed, explain
 from approvals.services.locking import lock_saga_of
 from approvals.states import STATE_OF, Answer, ApprovalState
@@ -133,6 +134,7 @@ def _try(click: Click) -> Decided | SagaError:
     if storage.execute(DECIDE, _parameters(click, state)) != 1:
         found = explain(request.pk, person, click.answer, click.args_digest, click.bearer.actor)
         return Decided(request.pk, replayed=True) if isinstance(found, Replayed) else found
+    assert person.user_id is not None  # who has no account has no right, above
     decision = Decision.objects.create(
         approval=request,
         user_id=person.user_id,
@@ -176,7 +178,7 @@ def _has_voted(person: rights.Person, click: Click, request: Approval) -> bool:
         request.state == ApprovalState.PENDING
         and Decision.objects.filter(
             approval=request,
-            user_id=person.user_id,
+            user_id=person.user_id or NO_ACCOUNT,
             answer=click.answer,
             args_digest=click.args_digest,
         ).exists()

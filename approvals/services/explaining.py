@@ -7,11 +7,11 @@ from uuid import UUID
 
 from approvals import sentences
 from approvals.models import Approval, Decision
+from approvals.queries import CLOCK, NO_ACCOUNT
 from approvals.rights import Person
 from approvals.services.expiring import expire
 from approvals.states import STATE_OF, Answer, ApprovalState
 from ledger.errors import AlreadyDecided, ApprovalExpired, SagaError, StaleDigest
-from ledger.models.fields import ClockTimestamp
 from ledger.services import gating
 
 
@@ -30,7 +30,7 @@ def explain(
     """
     request = (
         Approval.objects.select_related("step", "superseded_by")
-        .annotate(now=ClockTimestamp())
+        .annotate(**CLOCK)
         .get(pk=request_id)
     )
     match request.state_seen_at(request.now):
@@ -43,7 +43,7 @@ def explain(
         case ApprovalState.SUPERSEDED:
             return _superseded(request)
         case ApprovalState.CANCELLED:
-            said = sentences.cancelled(request.ended_at, request.now, request.ended_why)
+            said = sentences.cancelled(request.over_at, request.now, request.ended_why)
             return AlreadyDecided(said, state=request.state)
     return _decided(request, person, answer, args_digest)
 
@@ -71,7 +71,7 @@ def _late(request: Approval, answer: Answer, args_digest: str, actor: str) -> Ap
 def _superseded(request: Approval) -> StaleDigest:
     newer = request.superseded_by
     return StaleDigest(
-        sentences.superseded(request.ended_at, request.now, request.ended_why),
+        sentences.superseded(request.over_at, request.now, request.ended_why),
         superseded_by=str(newer.pk) if newer else None,
         current_digest=newer.args_digest if newer else None,
     )
@@ -81,7 +81,7 @@ def _decided(
     request: Approval, person: Person, answer: Answer, args_digest: str
 ) -> Replayed | SagaError:
     recorded = Decision.objects.filter(approval=request, answer=_answer_of(request.state))
-    mine = recorded.filter(user_id=person.user_id).first()
+    mine = recorded.filter(user_id=person.user_id or NO_ACCOUNT).first()
     if mine is not None and mine.answer == answer and mine.args_digest == args_digest:
         return Replayed()
     last = mine or recorded.latest("at")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from approvals import rights
 from approvals.models import Approval
 from approvals.policy import current
+from approvals.queries import CLOCK
 from approvals.states import ApprovalState
 from ledger.gate import Held
-from ledger.models.fields import ClockTimestamp
 from ledger.states import Direction
 
 
@@ -20,7 +20,7 @@ def recheck(held: Held) -> str:
     request = (
         Approval.objects.filter(step_id=held.step, direction=held.direction)
         .select_related("saga__agent")
-        .annotate(now=ClockTimestamp())
+        .annotate(**CLOCK)
         .order_by("-id")
         .first()
     )
@@ -32,7 +32,7 @@ def recheck(held: Held) -> str:
         return f"The last request about it is {request.state}."
     if changed := _differences(held, request):
         return f"Since the yes, {' and '.join(changed)} changed."
-    if request.yes_until <= request.now:
+    if request.yes_until is None or request.yes_until <= request.now:
         return "The yes was not used in time."
     if not rights.is_enough(request, rights.counted_yes(request)):
         return "Those who said yes are no longer enough: their rights have changed."

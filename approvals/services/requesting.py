@@ -46,8 +46,9 @@ def ask(held: Held, verdict: Verdict) -> UUID:
     """
     args_text = keys.canonical(held.args)
     terms = verdict.terms or terms_as_json(current().terms)
+    request = uuid7()
     row = {
-        "id": uuid7(),
+        "id": request,
         "step": held.step,
         "saga": held.saga,
         "direction": held.direction,
@@ -66,7 +67,7 @@ def ask(held: Held, verdict: Verdict) -> UUID:
     }
     storage.execute(SUPERSEDE, {key: row[key] for key in ("id", "step", "direction", "why")})
     storage.execute(INSERT, row)
-    return row["id"]
+    return request
 
 
 def withdraw(steps: Iterable[UUID], why: str) -> int:
