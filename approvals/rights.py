@@ -38,7 +38,8 @@ def who(bearer: Bearer) -> Person:
     """The caller as of now: account and groups are read again each time."""
     if bearer.is_agent or bearer.user_id is None:
         return Person(None, bearer.agent_name)
-    return people([bearer.user_id]).get(bearer.user_id) or Person(None, bearer.username)
+    gone = Person(bearer.user_id, bearer.username)
+    return people([bearer.user_id]).get(bearer.user_id, gone)
 
 
 def people(user_ids: Collection[int]) -> Mapping[int, Person]:

@@ -50,7 +50,7 @@ MAY_NOT = {
     "an inactive account": (inactive_case, "not active"),
     "a deleted account": (
         lambda: (Bearer(user_id=987654, username="gone"), waiting_case()),
-        "can never decide",
+        "not active",
     ),
     "the agent's owner": (owner_case, "owns the agent"),
     "the saga's starter": (lambda: starter_case("ana"), "started this saga"),
