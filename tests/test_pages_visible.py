@@ -103,4 +103,7 @@ def test_a_great_number_is_grouped_for_reading_and_whole_for_copying():
 
 
 def test_a_line_in_a_list_never_shows_a_long_or_nested_argument():
-    assert [name for name, _ in gist({"a": 1, "b": {"c": 2}, "d": "x" * 99, "e": "y"})] == ["a", "e"]
+    assert [name for name, _ in gist({"a": 1, "b": {"c": 2}, "d": "x" * 99, "e": "y"})] == [
+        "a",
+        "e",
+    ]
