@@ -54,15 +54,14 @@ class ShiftLoop:
         self._rope.setblocking(False)
         self._ears: psycopg.Connection | None = None
         self._next_beat = 0.0
-        self._quiet_since = time.monotonic()
+        self._began = self._quiet_since = time.monotonic()
 
     def run(self) -> int:
         """Work until there has been nothing to do for the linger time, or the limit is reached."""
-        began = time.monotonic()
         if not shifts.begin(self.shift, f"{socket.gethostname()}:{os.getpid()}", self.threads):
             return 0
         with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
-            while not self._is_over(began):
+            while not self._is_over():
                 try:
                     self._turn(pool)
                 except (OperationalError, InterfaceError):
@@ -77,18 +76,22 @@ class ShiftLoop:
             if end is not None:
                 end.close()
 
-    def _is_over(self, began: float) -> bool:
+    def _is_over(self) -> bool:
         if self._running or self._unwritten:
             return False
-        now = time.monotonic()
-        lingered = now - self._quiet_since > settings.SAGA_SHIFT_LINGER_S
-        return stopping.is_set() or lingered or now - began > settings.SAGA_SHIFT_LIMIT_S
+        lingered = time.monotonic() - self._quiet_since > settings.SAGA_SHIFT_LINGER_S
+        return lingered or self._is_closing()
+
+    def _is_closing(self) -> bool:
+        """Told to stop, or here for long enough: what runs is finished, nothing new is taken."""
+        stayed = time.monotonic() - self._began
+        return stopping.is_set() or stayed > settings.SAGA_SHIFT_LIMIT_S
 
     def _turn(self, pool: ThreadPoolExecutor) -> None:
         """One round: write what came back, take what fits, wait for the next thing."""
         self._beat()
         self._write_finished()
-        if not stopping.is_set() and self._take(pool):
+        if not self._is_closing() and self._take(pool):
             return
         self._wait()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import psycopg
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import JsonbLoader
 
@@ -71,6 +71,39 @@ def sqlstate(error: BaseException) -> str:
     """The five-letter SQLSTATE behind a database error, or ''. Never matched by text."""
     cause = error.__cause__ if isinstance(error, DatabaseError) else error
     return getattr(cause, "sqlstate", None) or ""
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection broke, so that nobody knows if a COMMIT was carried out.
+
+    Class 08 is connection trouble, 57P01 to 57P03 a server going down or coming up; a break
+    without any answer has no SQLSTATE at all.
+    """
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    state = sqlstate(error)
+    return not state or state.startswith("08") or state in {"57P01", "57P02", "57P03"}
+
+
+def read_back(function: Callable[P, T]) -> Callable[P, T]:
+    """Run a transition once more on a new connection when its COMMIT may have been lost.
+
+    Only for transitions that find what they did by its key: run again they answer from the
+    ledger, and do it only if it was not done (design rule 5.1, case P2).
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except (OperationalError, InterfaceError) as error:
+            if connection.in_atomic_block or not is_lost(error):
+                raise
+            logger.warning("the connection was lost in %s; reading back", function.__name__)
+            connection.close()
+            return function(*args, **kwargs)
+
+    return wrapped
 
 
 def transition(function: Callable[P, T]) -> Callable[P, T]:

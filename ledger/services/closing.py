@@ -13,6 +13,7 @@ from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, STEP_IN_DOUBT, SagaState, Tier
 
 
+@storage.read_back
 @storage.transition
 def complete(saga_id: UUID, *, bearer: Bearer) -> None:
     """No more steps come; the saga is completed when all are finished. Said twice: once.
@@ -32,6 +33,7 @@ def complete(saga_id: UUID, *, bearer: Bearer) -> None:
     unit.flush()
 
 
+@storage.read_back
 @storage.transition
 def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
     """Turn the saga round. Said again while it goes back, it changes nothing.

@@ -30,6 +30,7 @@ ON CONFLICT (agent_id, task_id) DO NOTHING
 """
 
 
+@storage.read_back
 @storage.transition
 def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
     """Open a saga with its first steps, all or nothing; opened again, the same saga.

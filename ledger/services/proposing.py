@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, connection
 
 from ledger import errors, storage
 from ledger.bearer import Bearer
@@ -26,13 +29,27 @@ from ledger.states import SAGA_OPEN, Direction, StepState
 LOOKS = 5
 
 
-@storage.transition
 def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
     """Submit one step; asked again it answers from the ledger and runs nothing.
 
     Raises NotFound, Forbidden, UnknownTool, InvalidArgs, StepMismatch, EffectClaimed,
     PreviouslyRejected, SagaEnded (design section 4 has the table).
     """
+    try:
+        return _propose(saga_id, proposal, bearer)
+    except (OperationalError, InterfaceError) as error:
+        if connection.in_atomic_block or not storage.is_lost(error):
+            raise
+    # Nobody knows whether it was committed. Its key does: asked for again, the step answers,
+    # and if this is the one that we had just inserted then it is accepted and not a repeat.
+    connection.close()
+    answer = _propose(saga_id, proposal, bearer)
+    ours = answer.kind == "in_flight" and answer.effect_of is None
+    return replace(answer, kind="accepted") if ours else answer
+
+
+@storage.transition
+def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     prepared = prepare(saga_id, proposal, bearer=bearer)
     unit = Unit(bearer.actor)
     unit.lock([saga_id])

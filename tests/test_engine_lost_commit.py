@@ -1,0 +1,61 @@
+"""Case P2: the COMMIT was sent and its answer never came. Read back by key, never repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import connection
+
+from ledger.models import Entry, Saga, Step
+from tests.shop import Shop, assert_verifies
+
+
+@contextmanager
+def backend_killed_at_commit(*, before: bool) -> Iterator[None]:
+    """Kill this session's Postgres backend around its next COMMIT, as a crash would.
+
+    `before`: the transaction is lost. Otherwise it is committed, and only its answer is lost.
+    """
+    connection.ensure_connection()
+    doomed = connection.connection
+    real_commit = doomed.commit
+    params = connection.get_connection_params()
+    kept = {
+        key: params[key] for key in ("dbname", "user", "password", "host", "port") if key in params
+    }
+
+    def commit() -> None:
+        if not before:
+            real_commit()
+        with psycopg.connect(**kept, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 5000)", [doomed.info.backend_pid])
+        if before:
+            real_commit()
+        else:
+            doomed.execute("SELECT 1")
+
+    doomed.commit = commit
+    yield
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["lost", "committed"])
+def test_a_proposal_whose_commit_was_lost_exists_once(shop: Shop, before: bool) -> None:
+    saga = shop.open()
+    with backend_killed_at_commit(before=before):
+        answer = shop.propose(saga, "one", "crm.customer", args={"email": "lost@example.com"})
+    assert answer.kind == "accepted"
+    assert Step.objects.get(saga_id=saga).pk == answer.step
+    assert Entry.objects.filter(saga_id=saga, kind="step.proposed").count() == 1
+    assert_verifies()
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["lost", "committed"])
+def test_a_saga_whose_opening_was_lost_exists_once(shop: Shop, before: bool) -> None:
+    task = str(uuid4())
+    with backend_killed_at_commit(before=before):
+        saga = shop.open(task_id=task)
+    assert [found.pk for found in Saga.objects.filter(task_id=task)] == [saga]
