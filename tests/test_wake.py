@@ -72,10 +72,11 @@ def test_without_a_bell_the_safety_net_looks() -> None:
 def test_a_bell_for_another_step_of_the_saga_causes_no_look() -> None:
     listening()
     looks: list[float] = []
+    began = time.monotonic()
     with wake.watching(SAGA) as watch:
         later(0.1, lambda: [ring(SAGA, OTHER) for _ in range(20)])
         watch.wait(lambda: looks.append(time.monotonic()), 0.8, about=STEP, look_first=False)
-    assert looks == []
+    assert [look - began > 0.7 for look in looks] == [True]  # the last one, as the time ends
 
 
 def test_a_wait_ends_when_its_time_is_over() -> None:
