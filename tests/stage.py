@@ -161,7 +161,9 @@ class Stage:
         return proposing.propose(saga, proposal, bearer=self.agent).step
 
     def charge(self, saga: UUID, step_id: str = "charge") -> UUID:
-        return self.propose(saga, step_id, "payments.charge", {"customer": "cus_81", "amount": 250_000})
+        return self.propose(
+            saga, step_id, "payments.charge", {"customer": "cus_81", "amount": 250_000}
+        )
 
     def refund(self, saga: UUID, step_id: str = "refund", **args: Any) -> UUID:
         why = "The customer cancelled within 14 days."
@@ -182,7 +184,9 @@ class Stage:
         """The newest request about this step."""
         return Approval.objects.filter(step=step).latest("id")
 
-    def decide(self, step: UUID, answer: str = "approve", by: Any = None, reason: str = "Checked.") -> None:
+    def decide(
+        self, step: UUID, answer: str = "approve", by: Any = None, reason: str = "Checked."
+    ) -> None:
         person = by or self.approver
         bearer = Bearer(user_id=person.pk, username=person.get_username())
         request = Approval.objects.get(step=step, state=ApprovalState.PENDING)
@@ -216,8 +220,10 @@ class Stage:
         return saga, step
 
 
-@pytest.fixture
-def stage(db: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+@pytest.fixture(name="stage")
+def a_stage(
+    db: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stage]:
     """A stage of its own, with the tools of this file registered. Nobody listens at their URLs."""
     settings.SAGA_TOOLS = str(write_tools(tmp_path))
     monkeypatch.setenv("STAGE_PAYMENTS_AUTH", "Bearer of a test")

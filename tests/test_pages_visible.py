@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -70,7 +71,7 @@ def test_no_control_or_format_character_ever_reaches_the_page(text):
     )
 )
 def test_every_leaf_of_the_arguments_has_a_row(value):
-    def leaves(inner):
+    def leaves(inner: Any) -> int:
         if isinstance(inner, dict | list) and inner:
             parts = inner.values() if isinstance(inner, dict) else inner
             return sum(leaves(part) for part in parts)
@@ -103,4 +104,7 @@ def test_a_great_number_is_grouped_for_reading_and_whole_for_copying():
 
 
 def test_a_line_in_a_list_never_shows_a_long_or_nested_argument():
-    assert [name for name, _ in gist({"a": 1, "b": {"c": 2}, "d": "x" * 99, "e": "y"})] == ["a", "e"]
+    assert [name for name, _ in gist({"a": 1, "b": {"c": 2}, "d": "x" * 99, "e": "y"})] == [
+        "a",
+        "e",
+    ]

@@ -113,7 +113,11 @@ def _page(
         "is_poll": live.is_poll(request),
     }
     response = live.page_or_part(
-        request, "approvals/approval_detail.html", "outcome", context, ended=outcomes.is_settled(row)
+        request,
+        "approvals/approval_detail.html",
+        "outcome",
+        context,
+        ended=outcomes.is_settled(row),
     )
     if refusal:
         response.status_code = refusal.status

@@ -38,14 +38,18 @@ _SAFE = {
     StepState.STUCK: (
         "bad",
         "is stuck",
-        "Answer it under Attention: it happened, it did not, or end the saga. "
-        "Do not run it by hand before you have looked at the target.",
+        (
+            "Answer it under Attention: it happened, it did not, or end the saga. "
+            "Do not run it by hand before you have looked at the target."
+        ),
     ),
     StepState.UNKNOWN: (
         "doubt",
         "may or may not have happened",
-        "It is being found out. If you can see the target, answer under Attention; "
-        "nothing runs twice in the meantime.",
+        (
+            "It is being found out. If you can see the target, answer under Attention; "
+            "nothing runs twice in the meantime."
+        ),
     ),
     StepState.AWAITING_APPROVAL: (
         "wait",
@@ -69,9 +73,7 @@ _SAFE = {
 
 def _most_urgent(rows: Sequence[StepRow]) -> StepRow | None:
     known = [row for row in rows if row.step.state in _URGENCY]
-    return min(
-        known, key=lambda row: _URGENCY.index(StepState(row.step.state)), default=None
-    )
+    return min(known, key=lambda row: _URGENCY.index(StepState(row.step.state)), default=None)
 
 
 def _since(row: StepRow) -> datetime:
@@ -88,7 +90,9 @@ def _ended(timeline: Timeline) -> Headline:
     if left:
         effects = "One effect is" if left == 1 else f"{left} effects are"
         safe = f"{effects} still out in the world: see the residue below."
-        return Headline("back", "Ended backwards, not everything could be undone.", safe, saga.ended_at)
+        return Headline(
+            "back", "Ended backwards, not everything could be undone.", safe, saga.ended_at
+        )
     corrected = sum(row.step.state == StepState.CORRECTED for row in timeline.rows)
     if corrected:
         what = "Ended backwards; what cannot be undone was answered by a correction."
@@ -102,7 +106,9 @@ def _frozen(timeline: Timeline) -> Headline | None:
         return None
     freeze = timeline.freezes[0]
     what = f"Frozen by {freeze.created_by.partition(':')[2] or freeze.created_by}: {freeze.reason}"
-    return Headline("wait", what, "Nothing new leaves until the freeze is lifted.", freeze.created_at)
+    return Headline(
+        "wait", what, "Nothing new leaves until the freeze is lifted.", freeze.created_at
+    )
 
 
 def headline(timeline: Timeline) -> Headline:

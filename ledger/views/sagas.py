@@ -111,7 +111,9 @@ def _bar(axis: Axis, attempt: Any, stretch: Stretch) -> Bar:
     tone = ATTEMPT_TONE[attempt.state]
     if attempt.state == "done":
         tone = DIRECTION_TONE.get(attempt.direction, tone)
-    title = f"{attempt.direction} {attempt.fence}: {attempt.state}, {span(stretch.end - stretch.start)}"
+    title = (
+        f"{attempt.direction} {attempt.fence}: {attempt.state}, {span(stretch.end - stretch.start)}"
+    )
     return axis.bar(stretch, tone, title)
 
 
