@@ -155,7 +155,7 @@ def waiting_count(person: Person, limit: int) -> int:
 def ended(person: Person, *, before: UUID | None = None, mine: bool = False) -> InboxPage:
     """What was answered or ran out, newest first; `mine`: only what this person answered."""
     over = ~Q(state=ApprovalState.PENDING) | Q(expires_at__lte=Now())
-    answered = Decision.objects.filter(approval=OuterRef("pk"), user_id=person.user_id)
+    answered = Decision.objects.filter(approval=OuterRef("pk"), user_id=person.user_id or 0)
     found = queries.in_state("").filter(Exists(answered) if mine else over)
     if before is not None:
         found = found.filter(pk__lt=before)

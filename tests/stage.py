@@ -220,8 +220,8 @@ class Stage:
         return saga, step
 
 
-@pytest.fixture
-def stage(
+@pytest.fixture(name="stage")
+def a_stage(
     db: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stage]:
     """A stage of its own, with the tools of this file registered. Nobody listens at their URLs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -70,7 +71,7 @@ def test_no_control_or_format_character_ever_reaches_the_page(text):
     )
 )
 def test_every_leaf_of_the_arguments_has_a_row(value):
-    def leaves(inner):
+    def leaves(inner: Any) -> int:
         if isinstance(inner, dict | list) and inner:
             parts = inner.values() if isinstance(inner, dict) else inner
             return sum(leaves(part) for part in parts)

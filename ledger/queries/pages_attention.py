@@ -79,25 +79,20 @@ def _cases(steps: Sequence[Step]) -> list[Case]:
 def attention() -> Attention:
     """Everything that waits for an operator, oldest first."""
     stuck, unknown = _steps(StepState.STUCK), _steps(StepState.UNKNOWN)
-    changes = _steps(StepState.CHANGE_REQUESTED)
-    parked = (
-        OutboxMessage.objects.filter(taken_at__isnull=True)
-        .exclude(parked_why="")
-        .select_related("step", "step__saga", "step__saga__agent")
-        .order_by("due_at", "id")[: MOST_CASES + 1]
-    )
-    found = [stuck, unknown, changes, list(parked)]
+    changes, parked = _steps(StepState.CHANGE_REQUESTED), _parked()
     return Attention(
         stuck=_cases(stuck[:MOST_CASES]),
         unknown=_cases(unknown[:MOST_CASES]),
         change_requested=_cases(changes[:MOST_CASES]),
-        parked=found[3][:MOST_CASES],
-        more=any(len(some) > MOST_CASES for some in found),
+        parked=parked[:MOST_CASES],
+        more=max(len(stuck), len(unknown), len(changes), len(parked)) > MOST_CASES,
     )
 
 
-def step(step_id: UUID) -> Step | None:
-    return Step.objects.select_related("saga").filter(pk=step_id).first()
+def _parked() -> list[OutboxMessage]:
+    waiting = OutboxMessage.objects.filter(taken_at__isnull=True).exclude(parked_why="")
+    related = waiting.select_related("step", "step__saga", "step__saga__agent")
+    return list(related.order_by("due_at", "id")[: MOST_CASES + 1])
 
 
 def waiting_count(limit: int) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from django.db.models import Min, Q, Sum
+from django.db.models import Min, Q, QuerySet, Sum
 from django.db.models.functions import Now
 
 from ledger.models import Attempt, Checkpoint, Freeze, OutboxMessage, Saga, Shift
@@ -31,8 +32,8 @@ class Operations:
     recent_shifts: Sequence[Shift]
 
 
-def _bounded(queryset: object) -> int:
-    return queryset[: COUNT_LIMIT + 1].count()  # type: ignore[index]
+def _bounded(found: QuerySet[Any]) -> int:
+    return found[: COUNT_LIMIT + 1].count()
 
 
 def operations() -> Operations:

@@ -110,7 +110,8 @@ def agents() -> list[AgentRow]:
     tokens: dict[UUID, list[Token]] = {}
     live = Token.objects.filter(agent__in=found, revoked_at__isnull=True).order_by("-created_at")
     for token in live:
-        tokens.setdefault(token.agent_id, []).append(token)
+        if token.agent_id is not None:
+            tokens.setdefault(token.agent_id, []).append(token)
     sagas = Saga.objects.in_bulk([agent.newest for agent in found if agent.newest])
     return [AgentRow(agent, tokens.get(agent.pk, []), sagas.get(agent.newest)) for agent in found]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -9,11 +10,12 @@ from ledger.errors import InvalidArgs
 from ledger.keys import parse_json
 from ledger.queries import pages_attention
 from ledger.services import operating
+from ledger.services.operating import Resolution
 from ledger.views import live
 from ledger.views.people import bearer_of, pressed, right_to_operate
 
 MAX_RESULT_BYTES = 1_000_000
-ANSWERS = {
+ANSWERS: Mapping[Resolution, str] = {
     "happened": "Recorded: it happened.",
     "did_not_happen": "Recorded: it did not happen.",
     "end_saga": "The saga ends here.",
@@ -50,8 +52,8 @@ def _result(request: HttpRequest) -> Any:
 
 @pressed("ledger:attention")
 def resolve(request: HttpRequest, step_id: UUID) -> str:
-    answer = request.POST.get("answer", "")
-    if answer not in ANSWERS:
+    answer = next((one for one in ANSWERS if one == request.POST.get("answer")), None)
+    if answer is None:
         raise InvalidArgs(f"The answer is one of {', '.join(ANSWERS)}.")
     operating.resolve(
         step_id,

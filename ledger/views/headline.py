@@ -38,14 +38,18 @@ _SAFE = {
     StepState.STUCK: (
         "bad",
         "is stuck",
-        "Answer it under Attention: it happened, it did not, or end the saga. "
-        "Do not run it by hand before you have looked at the target.",
+        (
+            "Answer it under Attention: it happened, it did not, or end the saga. "
+            "Do not run it by hand before you have looked at the target."
+        ),
     ),
     StepState.UNKNOWN: (
         "doubt",
         "may or may not have happened",
-        "It is being found out. If you can see the target, answer under Attention; "
-        "nothing runs twice in the meantime.",
+        (
+            "It is being found out. If you can see the target, answer under Attention; "
+            "nothing runs twice in the meantime."
+        ),
     ),
     StepState.AWAITING_APPROVAL: (
         "wait",

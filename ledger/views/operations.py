@@ -24,8 +24,15 @@ HOURS = {"": "Until lifted", "1": "1 hour", "4": "4 hours", "24": "24 hours"}
 
 def operations(request: HttpRequest) -> HttpResponse:
     now = pages_operations.operations()
+    mark = live.mark_of(
+        [now.waiting, now.oldest_due, now.later, now.in_flight]
+        + [(shift.pk, shift.free, shift.ran, shift.lease_until) for shift in now.shifts]
+    )
+    if live.has_seen(request, mark):
+        return live.unchanged()
     context = {
         "now": now,
+        "mark": mark,
         "freezes": pages_operations.active_freezes(),
         "past_freezes": pages_operations.past_freezes(),
         "scopes": SCOPES,

@@ -9,15 +9,15 @@ from typing import Any, Concatenate, ParamSpec
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.views.decorators.http import require_POST
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
 
 from ledger.bearer import Bearer
 from ledger.errors import SagaError
 from ledger.services import tokens
 
 P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+View = Callable[..., HttpResponse]
 Act = Callable[Concatenate[HttpRequest, P], str]
 
 
@@ -44,15 +44,14 @@ def back_to(request: HttpRequest, fallback: str) -> HttpResponse:
     return redirect(wish if is_ours else fallback)
 
 
-def pressed(fallback: str) -> Callable[[Act[P]], View[P]]:
+def pressed(fallback: str) -> Callable[[Act[P]], View]:
     """Make a page of one button's act: check the right, say what came of it, and go back.
 
     The act returns its sentence of success; a refusal of the services is shown in its own
     words, and nothing was changed then.
     """
 
-    def decorate(act: Act[P]) -> View[P]:
-        @require_POST
+    def decorate(act: Act[P]) -> View:
         @wraps(act)
         def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             try:
@@ -62,6 +61,6 @@ def pressed(fallback: str) -> Callable[[Act[P]], View[P]]:
                 messages.error(request, f"{error.title}. {error.detail}")
             return back_to(request, fallback)
 
-        return guarded
+        return require_POST(guarded)
 
     return decorate
