@@ -20,6 +20,7 @@ from ledger.api.openapi import takes
 from ledger.api.wishes import Cursor, Limit
 from ledger.bearer import Bearer
 from ledger.errors import Forbidden, InvalidArgs
+from ledger.queries.documents import Document
 from ledger.queries.paging import DEFAULT_LIMIT, page, uuid_cursor
 
 router = Router(tags=["approvals"])
@@ -127,12 +128,12 @@ def _person(request: HttpRequest) -> tuple[Bearer, Person]:
     return bearer, who(bearer)
 
 
-def _find(request: HttpRequest, approval: UUID, person: Person) -> queries.Document:
+def _find(request: HttpRequest, approval: UUID, person: Person) -> Document:
     found = queries.find(approval)
     if found is None:
         raise access.nothing("approval")
     return _document(request, found, person)
 
 
-def _document(request: HttpRequest, found: Any, person: Person) -> queries.Document:
+def _document(request: HttpRequest, found: Any, person: Person) -> Document:
     return queries.document(found, person, request.build_absolute_uri)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,10 +18,7 @@ from approvals.rights import Person
 from approvals.states import ApprovalState
 from ledger import storage
 from ledger.models.fields import ClockTimestamp
-
-Document = dict[str, Any]
-# Makes the address of a page absolute: request.build_absolute_uri.
-Absolute = Callable[[str], str]
+from ledger.queries.documents import Absolute, Document, stamp
 
 CLOCK = {"now": ClockTimestamp()}
 SAID: str = "said"
@@ -133,14 +130,14 @@ def document(request: Approval, person: Person, absolute: Absolute) -> Document:
         "policy": {"rule": request.rule, "digest": request.policy_digest},
         "needs": needs_of(request),
         "decisions": [_decision(decision) for decision in request.said],
-        "expires_at": _stamp(ends_at(request)),
+        "expires_at": stamp(ends_at(request)),
         "can_decide": is_able,
         "why_not": why_not or None,
         "url": absolute(page_of(request.pk)),
         "superseded_by": str(request.superseded_by_id) if request.superseded_by_id else None,
-        "created_at": _stamp(request.created_at),
-        "decided_at": _stamp(request.decided_at),
-        "used_at": _stamp(request.used_at),
+        "created_at": stamp(request.created_at),
+        "decided_at": stamp(request.decided_at),
+        "used_at": stamp(request.used_at),
     }
 
 
@@ -203,12 +200,5 @@ def _decision(decision: Decision) -> Document:
         "reason": decision.reason,
         "args_digest": decision.args_digest,
         "via": decision.via,
-        "at": _stamp(decision.at),
+        "at": stamp(decision.at),
     }
-
-
-def _stamp(at: datetime | None) -> str | None:
-    """RFC 3339 in UTC with microseconds."""
-    if at is None:
-        return None
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
