@@ -69,7 +69,7 @@ def plant(say: Callable[[str], Any]) -> None:
     field = Field(addresses(), agent, olivia)
     first = Opening(FIRST_TASK, "Cancel order 1001", metadata={"env": "demo"})
     if not opening.open_saga(first, bearer=agent).created:
-        say("this home is sown already")
+        say("this home is sown already; `make reset` first to sow it anew")
         return
     shop.place_orders(field.at, *(str(number) for number in range(1001, 1020)))
     for sow in (completed, provisioned, corrected, waiting, changed, rejected, stuck, aborted):

@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **__: Any) -> None:
         if os.environ.get("SAGA_DEMO") == "1":
-            # In the child that `_with_targets` starts: its settings know the demo's tools.
+            # In the child that `_with_targets` starts, whose settings know the demo's tools.
             from saga_console.demo import seeds  # noqa: PLC0415
 
             seeds.plant(self.stdout.write)
@@ -47,5 +47,5 @@ class Command(BaseCommand):
             raise CommandError("not everything could be sown (see above)")
 
 
-# The seed's own shifts wait for no more work once theirs is done; a look comes after a second.
-SHORT_SHIFTS = {"SAGA_SHIFT_LINGER_S": "3"}
+# The seed's own shifts end soon after their work: nobody else brings them any.
+SHORT_SHIFTS = {"SAGA_SHIFT_LINGER_S": "1"}
