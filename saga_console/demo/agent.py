@@ -174,7 +174,7 @@ def refund(console: Console, run: str) -> Facts:
     counted = Counter(told(answer) for answer in answers)
     say(f"asks for the refund {AT_ONCE} times at once:")
     for words, count in counted.most_common():
-        say(f"    {count} times {words}")
+        say(f"    {count}x {words}")
     step = console.finished(console.step(saga, "refund"))
     say(f"the refund → {step['state']}")
     reworded = args | {"note": "Customer has cancelled; please refund"}

@@ -53,7 +53,7 @@ class Approver:
             "args_digest": request["args_digest"],
         }
         answer = self.http.post(f"/approvals/{request['id']}/approve", json=body)
-        what = f"{request['tool']} {request['args']}"
+        what = described(request)
         if answer.is_success:
             self.approved.append(request)
             self.say(f"approves {what}")
@@ -73,3 +73,14 @@ class Approver:
         if line not in self._told:
             self._told.add(line)
             self.say(line)
+
+
+def described(request: Any) -> str:
+    """What is asked, in a line: the tool, whether it goes back, and its arguments."""
+    way = request.get("direction", "forward")
+    tool = request["tool"] if way == "forward" else f"the {NOUNS[way]} of {request['tool']}"
+    args = ", ".join(f"{name} {' '.join(str(v).split())}" for name, v in request["args"].items())
+    return f"{tool}: {args}"
+
+
+NOUNS = {"compensate": "undoing", "correct": "correction"}

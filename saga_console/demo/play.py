@@ -127,7 +127,7 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     requests are left for a person, the way in is printed, and the answer is 0.
     """
     base_url = base_url or f"http://127.0.0.1:{port}"
-    demo = Demo(_addresses())
+    demo = Demo(addresses())
     agent, crew = people.cast([CREW[0]] if once else CREW)
     with Approver(base_url, crew[0].token, lambda line: demo.say("olivia", line)):
         rows = demo.play_all(base_url, agent)
@@ -140,7 +140,8 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     return 0
 
 
-def _addresses() -> Addresses:
+def addresses() -> Addresses:
+    """Where the targets are that this process, or the one that started it, has prepared."""
     if _started:
         return _started[-1].at
     home = os.environ.get("SAGA_DEMO_HOME")

@@ -27,3 +27,14 @@ def place_orders(at: Addresses, *order_ids: str) -> None:
     for order_id in order_ids:
         item = {"order_id": {"S": order_id}, "status": {"S": "placed"}}
         dynamodb.put_item(TableName=ORDERS, Item=item)
+
+
+def ship_order(at: Addresses, order_id: str) -> None:
+    """Somebody in the warehouse is quicker than the saga: the order leaves the house."""
+    cloud.client("dynamodb", at.cloud_url).update_item(
+        TableName=ORDERS,
+        Key={"order_id": {"S": order_id}},
+        UpdateExpression="SET #status = :shipped",
+        ExpressionAttributeNames={"#status": "status"},
+        ExpressionAttributeValues={":shipped": {"S": "shipped"}},
+    )
