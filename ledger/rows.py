@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
@@ -76,6 +76,10 @@ class Variant:
     idempotency_key: str
     resource: str
     verdict: str
+
+    def stored(self) -> dict[str, Any]:
+        """As a step's `alternatives` keep it; its place in the list is its index."""
+        return {name: value for name, value in asdict(self).items() if name != "index"}
 
     @property
     def args(self) -> dict[str, Any]:

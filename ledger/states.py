@@ -99,7 +99,10 @@ STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = {
     _S.QUEUED: frozenset(
         {_S.EXECUTING, _S.AWAITING_APPROVAL, _S.STUCK, _S.FAILED, _S.CANCELLED, _S.REJECTED}
     ),
-    _S.EXECUTING: frozenset({_S.COMMITTED, _S.FAILED, _S.UNKNOWN, _S.QUEUED, _S.STUCK}),
+    # Back to people from `executing` only when an alternative is next that the gate holds.
+    _S.EXECUTING: frozenset(
+        {_S.COMMITTED, _S.FAILED, _S.UNKNOWN, _S.QUEUED, _S.STUCK, _S.AWAITING_APPROVAL}
+    ),
     _S.UNKNOWN: frozenset(
         {_S.COMMITTED, _S.FAILED, _S.QUEUED, _S.AWAITING_APPROVAL, _S.STUCK, _S.CANCELLED}
     ),

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ledger import keys
 from ledger.gate import Held, Question, Verdict, gate
-from ledger.rows import SagaRow, StepRow
+from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.unit import Unit
 from ledger.states import Direction
 
 
 def judge(saga: SagaRow, step: StepRow, direction: Direction, *, must_ask: str = "") -> Verdict:
     """The gate's verdict on what a step runs now."""
-    variant = step.variant
+    return judge_variant(saga, step.view(), step.variant, direction, must_ask=must_ask)
+
+
+def judge_variant(
+    saga: SagaRow,
+    step: Mapping[str, Any],
+    variant: Variant,
+    direction: Direction,
+    *,
+    must_ask: str = "",
+) -> Verdict:
+    """The gate's verdict on one thing that a step may run; `step` as `StepRow.view` has it."""
     return gate().judge(
         Question(
             direction=direction,
@@ -22,7 +36,7 @@ def judge(saga: SagaRow, step: StepRow, direction: Direction, *, must_ask: str =
             args=variant.args,
             agent=saga.agent,
             saga=saga.view(),
-            step=step.view(),
+            step=step,
             must_ask=must_ask,
         )
     )

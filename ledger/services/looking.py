@@ -9,6 +9,7 @@ from django.conf import settings
 from ledger import storage
 from ledger.outcomes import Applied, Done, Failed, NotApplied, Sighting, StillUnknown
 from ledger.rows import SagaRow, StepRow
+from ledger.services.attempts import settle_attempts_in_doubt
 from ledger.services.reconciling import (
     LOOK_CAP_S,
     LOOKS,
@@ -17,7 +18,7 @@ from ledger.services.reconciling import (
     plan,
     send_again,
 )
-from ledger.services.settling import settle, settle_attempts_in_doubt
+from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, RecordState
 from ledger.tools.contract import Tool

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ledger import errors, keys, storage
 from ledger.bearer import Bearer
+from ledger.rows import Variant
 from ledger.services.proposals import Proposal
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
@@ -21,14 +22,14 @@ class Prepared:
     proposal: Proposal
     tool: Tool
     args: dict[str, Any]
-    args_text: str
-    fingerprint: str
-    idempotency_key: str
-    effect_key: str
+    variant: Variant
     claim: str
     skeleton: str
-    resource: str
-    alternatives: tuple[dict[str, Any], ...]
+    alternatives: tuple[Variant, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        return self.variant.fingerprint
 
     def matches(self, prior: Any) -> bool:
         """Whether a recorded step is the same step: its tool and its canonical args."""
@@ -44,14 +45,14 @@ class Prepared:
             "definition": json.dumps(self.tool.definition),
             "tier": self.tool.tier,
             "blast_radius": self.tool.blast_radius,
-            "args_text": self.args_text,
+            "args_text": self.variant.args_text,
             "fingerprint": self.fingerprint,
-            "idempotency_key": self.idempotency_key,
+            "idempotency_key": self.variant.idempotency_key,
             "effect_key": self.claim,
-            "resource": self.resource,
+            "resource": self.variant.resource,
             "reason": self.proposal.reason,
             "repeat_of": self.proposal.repeat_of,
-            "alternatives": json.dumps(self.alternatives),
+            "alternatives": json.dumps([other.stored() for other in self.alternatives]),
         }
 
 
@@ -59,21 +60,49 @@ def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
     """Check a proposal against its tool. Raises UnknownTool, Forbidden, InvalidArgs."""
     tool = _tool(proposal.tool, bearer)
     args = tool.checked_args(proposal.args)
-    args_text = keys.canonical(args)
-    effect_key = tool.effect_key_for(args) or ""
-    claim = _claim(proposal, effect_key)
+    claim = _claim(proposal, tool.effect_key_for(args) or "")
+    alternatives = []
+    for index, other in enumerate(proposal.alternatives, start=1):
+        found = _tool(other.tool, bearer)
+        filled = found.checked_args(other.args)
+        alternatives.append(_variant(saga_id, proposal, found, filled, index))
+        _keep_version(found)
     return Prepared(
         proposal=proposal,
         tool=tool,
         args=args,
+        variant=_variant(saga_id, proposal, tool, args, 0),
+        claim=claim,
+        skeleton=keys.skeleton(claim) if claim else "",
+        alternatives=tuple(alternatives),
+    )
+
+
+def _variant(
+    saga_id: UUID, proposal: Proposal, tool: Tool, args: dict[str, Any], index: int
+) -> Variant:
+    args_text = keys.canonical(args)
+    return Variant(
+        index=index,
+        tool=tool.key,
+        tool_digest=tool.digest,
+        tool_version=tool.version,
+        tier=tool.tier,
+        blast_radius=tool.blast_radius,
         args_text=args_text,
         fingerprint=keys.fingerprint(args_text),
         idempotency_key=keys.downstream_key(str(saga_id), proposal.step_id, tool.key, args_text),
-        effect_key=effect_key,
-        claim=claim,
-        skeleton=keys.skeleton(claim) if claim else "",
         resource=tool.resource_for(args) or "",
-        alternatives=_alternatives(saga_id, proposal, bearer),
+        verdict="",
+    )
+
+
+def _keep_version(tool: Tool) -> None:
+    """Keep an alternative's definition too: it may be run, and undone, much later."""
+    storage.execute(
+        "INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at) "
+        "VALUES (%s, %s, %s, %s::jsonb, clock_timestamp()) ON CONFLICT (digest) DO NOTHING",
+        [tool.digest, tool.key, tool.version, json.dumps(tool.definition)],
     )
 
 
@@ -107,33 +136,3 @@ def _claim(proposal: Proposal, effect_key: str) -> str:
             errors=[{"path": "/repeat_of", "detail": "no such step of this tool"}],
         )
     return f"repeat of {proposal.repeat_of}: {effect_key}"
-
-
-def _alternatives(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> tuple[dict[str, Any], ...]:
-    """What may run instead, in order, in the form of `ledger.rows.Variant`."""
-    prepared = []
-    for alternative in proposal.alternatives:
-        tool = _tool(alternative.tool, bearer)
-        args_text = keys.canonical(tool.checked_args(alternative.args))
-        storage.execute(
-            "INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at) "
-            "VALUES (%s, %s, %s, %s::jsonb, clock_timestamp()) ON CONFLICT (digest) DO NOTHING",
-            [tool.digest, tool.key, tool.version, json.dumps(tool.definition)],
-        )
-        prepared.append(
-            {
-                "tool": tool.key,
-                "tool_digest": tool.digest,
-                "tool_version": tool.version,
-                "tier": tool.tier,
-                "blast_radius": tool.blast_radius,
-                "args_text": args_text,
-                "fingerprint": keys.fingerprint(args_text),
-                "idempotency_key": keys.downstream_key(
-                    str(saga_id), proposal.step_id, tool.key, args_text
-                ),
-                "resource": tool.resource_for(json.loads(args_text)) or "",
-                "verdict": "",
-            }
-        )
-    return tuple(prepared)

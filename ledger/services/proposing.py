@@ -11,12 +11,12 @@ from django.db import InterfaceError, OperationalError, connection
 
 from ledger import errors, storage
 from ledger.bearer import Bearer
-from ledger.gate import Question, Verdict, gate
+from ledger.gate import Verdict
 from ledger.models.fields import uuid7
-from ledger.rows import SagaRow
+from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
-from ledger.services.asking import ask
+from ledger.services.asking import ask, judge_variant
 from ledger.services.backward import begin
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proposals import Answer, Proposal
@@ -131,7 +131,7 @@ def _insert(
     duplicate = related.get("lookalike") or (
         related.get("twin") if not prepared.claim and prepared.proposal.repeat_of is None else None
     )
-    verdict = _judge(saga, step, prepared, duplicate)
+    verdict, alternatives = _judged(saga, step, prepared, duplicate)
     state = _first_state(verdict, related.get("previous"))
     saga.step_count += 1
     saga.dirty = True
@@ -142,6 +142,7 @@ def _insert(
             "id": step,
             "saga": saga.id,
             "position": saga.step_count,
+            "alternatives": json.dumps([other.stored() for other in alternatives]),
             "duplicate_of": duplicate.id if duplicate else None,
             "verdict": verdict.kind,
             "rule": verdict.rule,
@@ -160,7 +161,7 @@ def _insert(
         tool_digest=prepared.tool.digest,
         args=prepared.args,
         args_digest=prepared.fingerprint,
-        idempotency_key=prepared.idempotency_key,
+        idempotency_key=prepared.variant.idempotency_key,
         effect_key=prepared.claim,
         reason=prepared.proposal.reason,
         verdict=verdict.kind,
@@ -185,7 +186,7 @@ def _follow_up(
     if state == StepState.QUEUED:
         storage.execute(
             sql.INSERT_MESSAGE,
-            [step, saga.fence, prepared.tool.key, saga.agent, saga.id, prepared.resource],
+            [step, saga.fence, prepared.tool.key, saga.agent, saga.id, prepared.variant.resource],
         )
         return
     if state == StepState.WAITING:
@@ -200,26 +201,23 @@ def _follow_up(
         begin(unit, saga, f"the policy denies step {row.step_id}", cause=row.step_id)
 
 
-def _judge(saga: SagaRow, step: UUID, prepared: Prepared, duplicate: Any | None) -> Verdict:
-    tool = prepared.tool
-    return gate().judge(
-        Question(
-            direction=Direction.FORWARD,
-            tool=tool.key,
-            tool_version=tool.version,
-            tier=tool.tier,
-            blast_radius=tool.blast_radius,
-            args=prepared.args,
-            agent=saga.agent,
-            saga=saga.view(),
-            step={
-                "id": str(step),
-                "step_id": prepared.proposal.step_id,
-                "position": saga.step_count + 1,
-            },
-            must_ask=_must_ask(prepared, duplicate),
-        )
-    )
+def _judged(
+    saga: SagaRow, step: UUID, prepared: Prepared, duplicate: Any | None
+) -> tuple[Verdict, list[Variant]]:
+    """The gate's verdicts, taken once: on the step itself, and on each of its alternatives."""
+    view = {
+        "id": str(step),
+        "step_id": prepared.proposal.step_id,
+        "position": saga.step_count + 1,
+    }
+    must_ask = _must_ask(prepared, duplicate)
+    forward = Direction.FORWARD
+    verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=must_ask)
+    alternatives = [
+        replace(other, verdict=judge_variant(saga, view, other, forward, must_ask=must_ask).kind)
+        for other in prepared.alternatives
+    ]
+    return verdict, alternatives
 
 
 def _must_ask(prepared: Prepared, duplicate: Any | None) -> str:

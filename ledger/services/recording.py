@@ -10,9 +10,10 @@ from uuid import UUID
 
 from ledger import keys, storage
 from ledger.outcomes import Outcome, Sighting
+from ledger.services.attempts import end_attempt, told
 from ledger.services.claiming import Assignment
 from ledger.services.looking import weigh
-from ledger.services.settling import end_attempt, settle, told
+from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
 

@@ -38,7 +38,7 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
         revision=step.revision,
         args=prepared.args,
         args_digest=prepared.fingerprint,
-        idempotency_key=prepared.idempotency_key,
+        idempotency_key=prepared.variant.idempotency_key,
         rule=verdict.rule,
     )
     if saga.state == SagaState.PAUSED:

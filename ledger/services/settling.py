@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from typing import Any
-from uuid import UUID
 
-from ledger import backoff, keys, storage
-from ledger.outcomes import Done, Failed, Outcome, Unknown
+from ledger import backoff, keys
+from ledger.outcomes import Done, Outcome
 from ledger.rows import SagaRow, StepRow
 from ledger.rulings import (
     Circumstances,
@@ -26,32 +25,11 @@ from ledger.services.asking import ask, judge
 from ledger.services.backward import advance, begin
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
-from ledger.states import Direction, RecordState, SagaState, StepState, Tier
+from ledger.states import Direction, SagaState, StepState, Tier
 from ledger.tools.contract import Tool
 
 # SystemRandom's spread is not needed; jitter only has to differ between workers.
 _DICE = random.Random()  # noqa: S311
-
-
-def told(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as the ledger keeps it."""
-    match outcome:
-        case Done(result):
-            return {"outcome": "done", "result": result}
-        case Failed(error, retryable):
-            return {"outcome": "failed", "error": error, "retryable": retryable}
-        case Unknown(reason):
-            return {"outcome": "unknown", "reason": reason}
-
-
-def end_attempt(unit: Unit, attempt: UUID, outcome: Outcome) -> None:
-    """Write the attempt's end and that of the record of its key."""
-    state, record = {
-        Done: ("done", RecordState.EXECUTED),
-        Failed: ("failed", RecordState.FAILED),
-        Unknown: ("unknown", RecordState.PENDING),
-    }[type(outcome)]
-    unit.end_attempt(attempt, state, record, told(outcome))
 
 
 def settle(
@@ -112,10 +90,7 @@ def _apply_forward(
         case Fail(error):
             fail(unit, saga, step, error)
         case GetStuck(error):
-            step.error = {"code": "failed", "detail": error}
-            unit.move(step, StepState.STUCK, "step.stuck", error=error)
-            unit.free(step)
-            _stick(unit, saga, step, error)
+            _give_up(unit, saga, step, error)
 
 
 def commit(unit: Unit, saga: SagaRow, step: StepRow, result: Any, *, how: str) -> None:
@@ -198,25 +173,41 @@ def ask_again(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
 
 
 def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
-    """The one before is resolved as not applied; what runs instead is judged like any step."""
+    """The one before is resolved as not applied. What runs instead was judged with the step."""
     unit.free(step)
     step.alternative += 1
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
-    verdict = judge(saga, step, Direction.FORWARD)
-    step.alternatives[step.alternative - 1]["verdict"] = verdict.kind
+    if variant.verdict == "deny":
+        denied = f"{error}; the policy denies the alternative {variant.tool}"
+        more = step.alternative < len(step.alternatives)
+        (_take_alternative if more else _give_up)(unit, saga, step, denied)
+        return
     facts = {
         "error": error,
         "alternative": step.alternative,
         "tool": variant.tool,
         "args_digest": variant.fingerprint,
     }
-    if verdict.kind == "allow":
+    if variant.verdict == "allow":
         unit.move(step, StepState.QUEUED, "step.alternative", **facts)
         unit.send(step, "run", Direction.FORWARD)
         return
+    why = f"The choice before it failed: {error}"
+    verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
-    ask(unit, saga, step, Direction.FORWARD, verdict, why="An alternative is next.")
+    ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
+
+
+def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
+    """No way forward is left for this step: back before the pivot, an operator after it."""
+    if saga.is_past_pivot:
+        step.error = {"code": "failed", "detail": error}
+        unit.move(step, StepState.STUCK, "step.stuck", error=error)
+        unit.free(step)
+        _stick(unit, saga, step, error)
+    else:
+        fail(unit, saga, step, error)
 
 
 def _apply_backward(
@@ -277,13 +268,3 @@ def undone(
 
 def _stick(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
     hold_for_operator(unit, saga, step, f"Its tries are used up: {why}")
-
-
-def settle_attempts_in_doubt(step: UUID, direction: str, record: RecordState) -> None:
-    """Close the records that doubt had left pending, once it is known what happened."""
-    storage.execute(
-        "UPDATE ledger_idempotencyrecord SET state = %s, lease_until = NULL, "
-        "updated_at = clock_timestamp() WHERE step_id = %s AND direction = %s "
-        "AND state = 'pending'",
-        [record, step, direction],
-    )

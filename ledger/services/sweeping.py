@@ -6,8 +6,8 @@ from uuid import UUID
 
 from ledger import storage
 from ledger.outcomes import Unknown
+from ledger.services.attempts import end_attempt
 from ledger.services.reconciling import plan
-from ledger.services.settling import end_attempt
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
