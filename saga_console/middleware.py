@@ -88,7 +88,7 @@ class PageLoginRequired(PagesOnly, LoginRequiredMiddleware):
             return None
         return super().process_view(request, *view)
 
-    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponseBase:
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> Any:
         if "HX-Request" in request.headers:
             # Followed, the redirect would put the login page into a corner of the page.
             return HttpResponse(status=204, headers={"HX-Refresh": "true"})
