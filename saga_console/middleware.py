@@ -14,7 +14,7 @@ from typing import Any
 from django.contrib.auth.middleware import AuthenticationMiddleware, LoginRequiredMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.common import CommonMiddleware
@@ -87,6 +87,12 @@ class PageLoginRequired(PagesOnly, LoginRequiredMiddleware):
         if request.path_info.startswith(API_PREFIX) or request.path_info in PROBES:
             return None
         return super().process_view(request, *view)
+
+    def handle_no_permission(self, request: HttpRequest, view_func: Any) -> Any:
+        if "HX-Request" in request.headers:
+            # Followed, the redirect would put the login page into a corner of the page.
+            return HttpResponse(status=204, headers={"HX-Refresh": "true"})
+        return super().handle_no_permission(request, view_func)
 
 
 class PageMessages(PagesOnly, MessageMiddleware):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from http.cookies import SimpleCookie
 
 import pytest
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import get_token
 from django.test import Client
@@ -13,6 +14,7 @@ from django.urls import path
 from saga_console.middleware import CONTENT_SECURITY_POLICY
 
 
+@login_not_required
 def page(request: HttpRequest) -> HttpResponse:
     get_token(request)
     return HttpResponse(f"{request.user.is_authenticated} {bool(request.htmx)}")  # type: ignore[attr-defined]
@@ -23,7 +25,16 @@ def api(request: HttpRequest) -> HttpResponse:
     return HttpResponse(",".join(seen))
 
 
-urlpatterns = [path("page", page), path("api/v1/thing", api)]
+def unmarked(request: HttpRequest) -> HttpResponse:
+    return HttpResponse("for people with a session")
+
+
+urlpatterns = [
+    path("page", page),
+    path("unmarked", unmarked),
+    path("login/", page, name="login"),
+    path("api/v1/thing", api),
+]
 
 pytestmark = [pytest.mark.urls(__name__), pytest.mark.django_db]
 
@@ -43,6 +54,17 @@ def test_a_page_has_session_login_and_a_strict_policy(strict: Client) -> None:
     cookies: SimpleCookie = answer.cookies
     assert cookies["csrftoken"]["httponly"]
     assert cookies["csrftoken"]["samesite"] == "Strict"
+
+
+def test_a_view_that_says_nothing_needs_a_session(strict: Client) -> None:
+    answer = strict.get("/unmarked")
+    assert answer.status_code == 302
+    assert answer["Location"] == "/login/?next=/unmarked"
+
+
+def test_a_poll_whose_session_has_ended_reloads_its_page(strict: Client) -> None:
+    answer = strict.get("/unmarked", headers={"HX-Request": "true"})
+    assert (answer.status_code, answer["HX-Refresh"]) == (204, "true")
 
 
 def test_no_policy_allows_inline_code_or_other_places() -> None:

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import URLResolver, get_resolver, reverse
 
+from ledger.queries.pages_timeline import STEPS_A_PAGE
 from ledger.services import closing, freezing
 from tests.stage import Stage, a_stage
 
@@ -173,11 +174,16 @@ def test_an_ended_saga_stops_the_poll(stage, client):
 
 def test_a_long_saga_is_shown_by_the_page(stage, client):
     saga = stage.saga()
-    for number in range(105):
+    for number in range(STEPS_A_PAGE + 5):
         stage.propose(saga, f"cancel-{number}", "orders.cancel", {"order": str(number)})
-    answer = client.get(reverse("ledger:saga-detail", args=[saga]))
-    assert len(answer.context["steps"]) == 100
-    later = client.get(reverse("ledger:saga-detail", args=[saga]) + answer.context["more_steps"])
+    stage.work()
+    page = reverse("ledger:saga-detail", args=[saga])
+    answer = client.get(page)
+    assert len(answer.context["steps"]) == STEPS_A_PAGE
+    later = client.get(page + answer.context["more_steps"])
     assert len(later.context["steps"]) == 5
-    older = client.get(reverse("ledger:saga-detail", args=[saga]) + answer.context["older"])
-    assert older.context["entries"][-1].item.seq == 1
+    seen = [pace.item.seq for pace in answer.context["entries"]]
+    while answer.context["older"]:
+        answer = client.get(page + answer.context["older"])
+        seen += [pace.item.seq for pace in answer.context["entries"]]
+    assert seen == list(range(seen[0], 0, -1))

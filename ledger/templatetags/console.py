@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import cache
 
 from django import template
 from django.templatetags.static import static
@@ -152,6 +153,7 @@ def day(moment: datetime | None) -> SafeString | str:
 
 
 @register.simple_tag
+@cache  # a page draws the same few pictures hundreds of times
 def icon(name: str, label: str = "") -> SafeString:
     """A drawing of the sprite; without a label it is decoration and hidden from readers."""
     spoken = format_html('role="img" aria-label="{}"', label) if label else 'aria-hidden="true"'
@@ -164,6 +166,7 @@ def icon(name: str, label: str = "") -> SafeString:
     )
 
 
+@cache
 def _badge(word: str, tone: str, picture: str, meaning: str, *, strong: bool = False) -> SafeString:
     return format_html(
         '<span class="badge tone-{}{}" title="{}">{}{}</span>',
