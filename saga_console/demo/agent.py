@@ -85,8 +85,7 @@ class Console:
         """Propose a step and wait for its end."""
         expect(self.ask(saga, step_id, tool, args, reason), 200, 202)
         step = self.finished(self.step(saga, step_id))
-        tail = f" ({short(step['error'])})" if step["error"] else ""
-        say(f"{tool} → {step['state']}{tail}")
+        say(f"{tool} → {step['state']}" + (f" ({short(step['error'])})" if step["error"] else ""))
         return step
 
     def ended(self, saga: Any) -> Any:
@@ -285,9 +284,11 @@ def main() -> int:
     parser.add_argument("--run", required=True, help="makes the names of this run its own")
     parser.add_argument("--facts", type=Path, required=True)
     chosen = parser.parse_args()
-    console = Console(os.environ["SAGA_URL"], os.environ["SAGA_TOKEN"])
     try:
+        console = Console(os.environ["SAGA_URL"], os.environ["SAGA_TOKEN"])
         facts = STORIES[chosen.story](console, chosen.run)
+    except BrokenPipeError:
+        os._exit(1)  # whoever listened has stopped, and so does the story
     except (GaveUp, httpx.HTTPError) as error:
         say(f"gives up: {error}")
         return 1
