@@ -53,7 +53,7 @@ check: lint test ## the gate: everything that must hold before a merge
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy manage.py saga_console approvals ledger tests
+	$(BIN)/mypy manage.py saga_console approvals ledger bench tests
 	$(BIN)/lint-imports
 	$(BIN)/djlint templates --lint --quiet
 	$(BIN)/python manage.py makemigrations --check --dry-run
@@ -77,7 +77,7 @@ ifeq ($(CHROMIUM),)
 endif
 
 bench: $(VENV)/.demo ## p50/p99 of one caller and steps/s of sixteen, beside this machine's commits
-	$(BIN)/python bench/bench.py $(ARGS)
+	$(BIN)/python -m bench.bench $(ARGS)
 
 # Committed, so that nobody needs npm to use or to work on the console.
 HTMX := 2.0.11

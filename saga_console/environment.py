@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -70,3 +71,16 @@ def words(name: str, default: Sequence[str] = ()) -> list[str]:
     if not given:
         return list(default)
     return [word.strip() for word in given.split(",") if word.strip()]
+
+
+def modules(name: str) -> list[str]:
+    """A list of modules separated by commas, each of which can be found."""
+    given = words(name)
+    for module in given:
+        try:
+            found = find_spec(module)
+        except (ImportError, ValueError):
+            found = None
+        if found is None:
+            raise BadSetting(name, f"there is no module {module!r}; is it on PYTHONPATH?")
+    return given

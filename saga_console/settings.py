@@ -59,6 +59,8 @@ INSTALLED_APPS = [
 ]
 if env.flag("SAGA_DEMO", default=False):  # set by `up --demo` for what it starts
     INSTALLED_APPS.append("saga_console.demo")
+# Apps of your own, for their `tools.py`: importable names, separated by commas.
+INSTALLED_APPS += env.modules("SAGA_APPS")
 MIDDLEWARE = [
     "saga_console.middleware.ContentSecurityPolicy",
     "saga_console.middleware.PageSecurity",

@@ -12,7 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 from saga_console.home import BASE_DIR
 from tests.running import manage
 
-READ = re.compile(r"""(?:env|environment)\.(?:text|number|seconds|flag|words)\(\s*"([A-Z_]+)\"""")
+READERS = "text|number|seconds|flag|words|modules"
+READ = re.compile(rf"""(?:env|environment)\.(?:{READERS})\(\s*"([A-Z_]+)\"""")
 
 
 def test_every_variable_that_is_read_is_in_the_operating_guide() -> None:
@@ -32,6 +33,7 @@ def test_every_variable_that_is_read_is_in_the_operating_guide() -> None:
         ("DATABASE_URL", "postgresql://localhost/?nonsense=1", "nonsense"),
         ("SAGA_LEASE_S", "soon", "seconds are needed, not 'soon'"),
         ("SAGA_SHIFT_THREADS", "0", "must be 1 or more, not 0"),
+        ("SAGA_APPS", "nobody.here", "there is no module 'nobody.here'"),
         ("SECURE", "maybe", "use 1 or 0, not 'maybe'"),
     ],
 )

@@ -12,7 +12,7 @@ from saga_console.home import BASE_DIR
 
 MODULE_LINES = 300
 FUNCTION_STATEMENTS = 30
-_SOURCES = ("saga_console", "approvals", "ledger")
+_SOURCES = ("saga_console", "approvals", "ledger", "bench")
 
 
 def modules() -> list[Path]:

@@ -1,0 +1,1 @@
+"""How fast the console is on this machine, beside what the machine itself can do: `make bench`."""
