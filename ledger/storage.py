@@ -67,6 +67,24 @@ def execute(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> int:
         return cursor.rowcount
 
 
+def execute_all(statements: Sequence[tuple[str, Sequence[Any] | dict[str, Any]]]) -> list[int]:
+    """Run statements in order, in one round trip; the number of rows that each touched.
+
+    On a busy machine most of a small statement's time is the waiting for its answer.
+    """
+    if len(statements) < 2:
+        return [execute(*statement) for statement in statements]
+    connection.ensure_connection()
+    with connection.wrap_database_errors:
+        cursors = []
+        with connection.connection.pipeline():
+            for sql, params in statements:
+                cursor = psycopg.Cursor(connection.connection)
+                cursor.execute(sql, params, prepare=True)
+                cursors.append(cursor)
+        return [cursor.rowcount for cursor in cursors]
+
+
 def sqlstate(error: BaseException) -> str:
     """The five-letter SQLSTATE behind a database error, or ''. Never matched by text."""
     cause = error.__cause__ if isinstance(error, DatabaseError) else error

@@ -206,7 +206,7 @@ def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> list[Assignment]
     runs = [found for found in runs if found.call.idempotency_key in open_keys]
     for found in runs:
         _tell_start(unit, found)
-    storage.execute(sql.START, [json.dumps([_intent(unit, shift, found) for found in runs])])
+    unit.also(sql.START, [json.dumps([_intent(unit, shift, found) for found in runs])])
     return [found for found in ready if found not in refused]
 
 

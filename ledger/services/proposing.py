@@ -135,7 +135,7 @@ def _insert(
     state = _first_state(verdict, related.get("previous"))
     saga.step_count += 1
     saga.dirty = True
-    storage.execute(
+    unit.also(
         sql.INSERT_STEP,
         prepared.columns()
         | {
@@ -184,7 +184,7 @@ def _follow_up(
 ) -> None:
     """What the first state wants: a message, a question to people, or the way back."""
     if state == StepState.QUEUED:
-        storage.execute(
+        unit.also(
             sql.INSERT_MESSAGE,
             [step, saga.fence, prepared.tool.key, saga.agent, saga.id, prepared.variant.resource],
         )

@@ -37,6 +37,7 @@ class Unit:
         self.actor = actor
         self.sagas: dict[UUID, SagaRow] = {}
         self.steps: dict[UUID, StepRow] = {}
+        self._statements: list[tuple[str, Sequence[Any] | dict[str, Any]]] = []
         self._entries: list[dict[str, Any]] = []
         self._messages: list[dict[str, Any]] = []
         self._endings: list[dict[str, Any]] = []
@@ -193,24 +194,30 @@ class Unit:
 
     # -- writing ----------------------------------------------------------------------
 
+    def also(self, statement: str, params: Sequence[Any] | dict[str, Any]) -> None:
+        """Write this too, before everything else of the next flush."""
+        self._statements.append((statement, params))
+
     def flush(self) -> None:
-        """Write everything in a fixed number of statements. Raises Superseded."""
-        if self._entries:
-            storage.execute(sql.INSERT_ENTRIES, [_json(self._entries)])
+        """Write everything in one round trip. Raises Superseded."""
         steps = [_step_change(step) for step in self.steps.values() if step.dirty]
-        if steps and storage.execute(sql.UPDATE_STEPS, [_json(steps)]) != len(steps):
-            raise Superseded
         sagas = [_saga_change(saga) for saga in self.sagas.values() if saga.dirty]
-        if sagas and storage.execute(sql.UPDATE_SAGAS, [_json(sagas)]) != len(sagas):
-            raise Superseded
-        if self._endings:
-            storage.execute(sql.END_ATTEMPTS, [_json(self._endings)])
-        if self._unclaimed:
-            storage.execute(sql.RELEASE_CLAIMS, [self._unclaimed])
-        if self._freed:
-            storage.execute(sql.RELEASE_HOLDS, [self._freed])
-        if self._messages:
-            storage.execute(sql.INSERT_MESSAGES, [_json(self._messages)])
+        expected = {sql.UPDATE_STEPS: len(steps), sql.UPDATE_SAGAS: len(sagas)}
+        writes = [
+            (sql.INSERT_ENTRIES, self._entries),
+            (sql.UPDATE_STEPS, steps),
+            (sql.UPDATE_SAGAS, sagas),
+            (sql.END_ATTEMPTS, self._endings),
+            (sql.INSERT_MESSAGES, self._messages),
+        ]
+        statements = self._statements + [(text, [_json(rows)]) for text, rows in writes if rows]
+        for text, ids in ((sql.RELEASE_CLAIMS, self._unclaimed), (sql.RELEASE_HOLDS, self._freed)):
+            if ids:
+                statements.append((text, [ids]))
+        touched = storage.execute_all(statements)
+        for (text, _), count in zip(statements, touched, strict=True):
+            if count != expected.get(text, count):
+                raise Superseded
         self._written()
 
     def _written(self) -> None:
@@ -218,6 +225,7 @@ class Unit:
             saga.was, saga.dirty = saga.state, False
         for step in self.steps.values():
             step.was, step.fence_was, step.dirty = step.state, step.fence, False
+        self._statements.clear()
         for pending in (
             self._entries,
             self._messages,
