@@ -4,7 +4,7 @@ PostgreSQL will not run as root, and a container often has nobody else. The serv
 run as the system account `saga-db`, made on first use. The home may lie below a folder that
 this account cannot enter (a 0700 home or temporary folder): instead of opening other
 people's folders, the servers keep one capability that lets them pass. See
-docs/decisions/0003-embedded-servers.md.
+docs/decisions/0012-embedded-servers.md.
 """
 
 from __future__ import annotations

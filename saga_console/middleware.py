@@ -3,7 +3,7 @@
 An agent's request carries a bearer token and no cookie, so session, CSRF, messages and login
 have nothing to do there, and time is what agents feel. Each of Django's middlewares stays in
 `MIDDLEWARE`, where its system checks look for it, but steps aside for `/api/`.
-Measured: docs/decisions/0004-two-doors.md.
+Measured: docs/decisions/0013-two-doors.md.
 """
 
 from __future__ import annotations

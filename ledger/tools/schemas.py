@@ -67,7 +67,8 @@ class Schema:
 def closed(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of args, refusing unknown top-level fields when it does not say.
 
-    An agent's misspelt argument must not be dropped in silence (docs/decisions).
+    An agent's misspelt argument must not be dropped in silence
+    (docs/decisions/0018-jsonschema-for-args-and-the-tools-file.md).
     """
     if schema.get("type", "object") != "object":
         raise DefinitionError('args are always an object: type must be "object"', ("type",))
