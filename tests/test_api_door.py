@@ -34,8 +34,15 @@ def test_a_wrong_method_is_405_and_says_which_are_right(agent: Caller) -> None:
 
 @pytest.mark.parametrize(
     ("accept", "status"),
-    [("text/html", 406), ("image/*", 406), ("*/*", 200), ("application/json", 200)]
-    + [("application/*", 200), ("text/html, */*;q=0.1", 200), ("application/problem+json", 200)],
+    [
+        ("text/html", 406),
+        ("image/*", 406),
+        ("*/*", 200),
+        ("application/json", 200),
+        ("application/*", 200),
+        ("text/html, */*;q=0.1", 200),
+        ("application/problem+json", 200),
+    ],
 )
 def test_only_json_is_answered(agent: Caller, accept: str, status: int) -> None:
     answer = agent.get("sagas", Accept=accept)
