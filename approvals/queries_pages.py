@@ -41,7 +41,7 @@ class RequestRow:
     @property
     def now(self) -> datetime:
         """The database's clock when the request was read."""
-        now: datetime = self.approval.now  # type: ignore[attr-defined]
+        now: datetime = self.approval.now
         return now
 
     @property
@@ -50,7 +50,7 @@ class RequestRow:
 
     @property
     def answers(self) -> Sequence[Decision]:
-        said: Sequence[Decision] = self.approval.said  # type: ignore[attr-defined]
+        said: Sequence[Decision] = self.approval.said
         return said
 
     @cached_property

@@ -165,8 +165,8 @@ def table(found: Measured) -> str:
             "step, 16 callers",
             f"{crowd.rate:,.0f}/s",
             (
-                f"{crowd.rate / machine:.1%} of 1 connection's commits, {crowd.rate / of_16:.1%} of "
-                f"16's; client {crowd.client_ms:.2f} ms CPU each"
+                f"{crowd.rate / machine:.1%} of 1 connection's commits, "
+                f"{crowd.rate / of_16:.1%} of 16's; client {crowd.client_ms:.2f} ms CPU each"
             ),
         ),
         (

@@ -38,7 +38,7 @@ def build_api(routers: Iterable[Router] = ()) -> ConsoleAPI:
 
     # The framework has handlers of its own for these, and the most specific one wins.
     for kind in (Exception, Http404, HttpError, ValidationError):
-        api.add_exception_handler(kind, answer_error)
+        api.add_exception_handler(kind, answer_error)  # type: ignore[arg-type]
     for router in (sagas.router, steps.router, tools.router, freezes.router, *routers):
         api.add_router("", router)
     return api
