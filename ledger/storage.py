@@ -67,22 +67,36 @@ def execute(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> int:
         return cursor.rowcount
 
 
-def execute_all(statements: Sequence[tuple[str, Sequence[Any] | dict[str, Any]]]) -> list[int]:
-    """Run statements in order, in one round trip; the number of rows that each touched.
+Statement = tuple[str, Sequence[Any] | dict[str, Any]]
 
-    On a busy machine most of a small statement's time is the waiting for its answer.
+
+def _all(statements: Sequence[Statement]) -> list[psycopg.Cursor[Any]]:
+    """Run statements in order, in one round trip.
+
+    Each still sees what was committed when it began (READ COMMITTED), so what is read behind
+    a lock is read under it. On a busy machine most of a small statement's time is the waiting
+    for its answer: three trips instead of six for a proposal.
     """
+    with connection.wrap_database_errors:
+        cursors = [_cursor() for _ in statements]
+        with connection.connection.pipeline():
+            for cursor, (sql, params) in zip(cursors, statements, strict=True):
+                cursor.execute(sql, params, prepare=True)
+        return cursors
+
+
+def rows_all(statements: Sequence[Statement]) -> list[list[Any]]:
+    """The rows of each statement; one round trip."""
+    if len(statements) < 2:
+        return [rows(*statement) for statement in statements]
+    return [cursor.fetchall() for cursor in _all(statements)]
+
+
+def execute_all(statements: Sequence[Statement]) -> list[int]:
+    """The number of rows that each statement touched; one round trip."""
     if len(statements) < 2:
         return [execute(*statement) for statement in statements]
-    connection.ensure_connection()
-    with connection.wrap_database_errors:
-        cursors = []
-        with connection.connection.pipeline():
-            for sql, params in statements:
-                cursor = psycopg.Cursor(connection.connection)
-                cursor.execute(sql, params, prepare=True)
-                cursors.append(cursor)
-        return [cursor.rowcount for cursor in cursors]
+    return [cursor.rowcount for cursor in _all(statements)]
 
 
 def sqlstate(error: BaseException) -> str:

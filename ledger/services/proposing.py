@@ -52,19 +52,26 @@ def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
 def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     prepared = prepare(saga_id, proposal, bearer=bearer)
     unit = Unit(bearer.actor)
-    unit.lock([saga_id])
+    (related,) = unit.lock([saga_id], then=[_related_to(saga_id, prepared)])
     saga = unit.sagas.get(saga_id)
     if saga is None or saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
-    answer = propose_in(unit, saga, prepared)
+    answer = propose_in(unit, saga, prepared, related)
     unit.flush()
     return answer
 
 
-def propose_in(unit: Unit, saga: SagaRow, prepared: Prepared) -> Answer:
-    """Propose within a locked saga; joins the caller's transaction."""
+def propose_in(
+    unit: Unit, saga: SagaRow, prepared: Prepared, looked: list[Any] | None = None
+) -> Answer:
+    """Propose within a locked saga; joins the caller's transaction.
+
+    `looked`: the rows of `_related_to`, when they were read together with the lock.
+    """
     for _ in range(LOOKS):
-        related = _related(saga, prepared)
+        found = looked if looked is not None else storage.rows(*_related_to(saga.id, prepared))
+        looked = None
+        related = {row.why: row for row in found}
         if prior := related.get("same"):
             if prior.state == StepState.CHANGE_REQUESTED and (
                 prior.fingerprint != prepared.fingerprint
@@ -83,21 +90,16 @@ def propose_in(unit: Unit, saga: SagaRow, prepared: Prepared) -> Answer:
     )
 
 
-def _related(saga: SagaRow, prepared: Prepared) -> dict[str, Any]:
+def _related_to(saga_id: UUID, prepared: Prepared) -> storage.Statement:
     """The steps that this proposal may be about, by why they matter."""
-    found = storage.rows(
-        sql.RELATED,
-        {
-            "saga": saga.id,
-            "step_id": prepared.proposal.step_id,
-            "tool": prepared.tool.key,
-            "fingerprint": prepared.fingerprint,
-            "claim": prepared.claim,
-            "skeleton": prepared.skeleton,
-            "position": saga.step_count,
-        },
-    )
-    return {row.why: row for row in found}
+    return sql.RELATED, {
+        "saga": saga_id,
+        "step_id": prepared.proposal.step_id,
+        "tool": prepared.tool.key,
+        "fingerprint": prepared.fingerprint,
+        "claim": prepared.claim,
+        "skeleton": prepared.skeleton,
+    }
 
 
 def _refuse_when_closed(saga: SagaRow, related: dict[str, Any], prepared: Prepared) -> None:

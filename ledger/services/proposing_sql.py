@@ -29,7 +29,8 @@ UNION ALL
     ORDER BY s.position DESC LIMIT 1)
 UNION ALL
 SELECT 'previous', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid AND s.position = %(position)s
+    WHERE s.saga_id = %(saga)s::uuid
+        AND s.position = (SELECT step_count FROM ledger_saga WHERE id = %(saga)s::uuid)
 """  # noqa: S608 - the columns are ours
 
 # Waits for a claim that is being committed right now, and then inserts nothing.

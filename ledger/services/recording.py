@@ -17,6 +17,10 @@ from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
 
+_ATTEMPTS = """
+SELECT id, token, fence, state, late, outcome FROM ledger_attempt WHERE id = ANY(%s::uuid[])
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -34,9 +38,12 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
     Written again after a COMMIT whose answer was lost, it changes nothing.
     """
     unit = Unit(f"worker:{shift}")
-    unit.lock(found.assignment.saga for found in finished)
-    unit.read_steps([found.assignment.step for found in finished])
-    attempts = _attempts(finished)
+    (rows,) = unit.lock(
+        (found.assignment.saga for found in finished),
+        steps=[found.assignment.step for found in finished],
+        then=[(_ATTEMPTS, [[found.assignment.attempt for found in finished]])],
+    )
+    attempts = {row.id: row for row in rows}
     looks = _looks(finished)
     for found in finished:
         assignment = found.assignment
@@ -47,17 +54,6 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
             _record_attempt(unit, found, attempts[assignment.attempt])
     unit.flush()
     return unit.has_sent
-
-
-def _attempts(finished: Sequence[Finished]) -> dict[UUID, Any]:
-    ids = [found.assignment.attempt for found in finished if found.assignment.attempt]
-    if not ids:
-        return {}
-    found = storage.rows(
-        "SELECT id, token, fence, state, late, outcome FROM ledger_attempt WHERE id = ANY(%s)",
-        [ids],
-    )
-    return {row.id: row for row in found}
 
 
 def _looks(finished: Sequence[Finished]) -> set[int]:

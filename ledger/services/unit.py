@@ -25,6 +25,15 @@ from ledger.states import (
     StepState,
 )
 
+_LOCK = (
+    f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
+    "WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
+)
+_READ = (
+    f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
+    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
+)
+
 
 class Superseded(Exception):
     """Somebody else changed this row first. A normal answer: do nothing."""
@@ -37,7 +46,7 @@ class Unit:
         self.actor = actor
         self.sagas: dict[UUID, SagaRow] = {}
         self.steps: dict[UUID, StepRow] = {}
-        self._statements: list[tuple[str, Sequence[Any] | dict[str, Any]]] = []
+        self._statements: list[storage.Statement] = []
         self._entries: list[dict[str, Any]] = []
         self._messages: list[dict[str, Any]] = []
         self._endings: list[dict[str, Any]] = []
@@ -47,29 +56,34 @@ class Unit:
 
     # -- reading, under the lock ------------------------------------------------------
 
-    def lock(self, saga_ids: Iterable[UUID]) -> None:
-        """Lock sagas in the order of their ids, so that two units never wait in a circle."""
+    def lock(
+        self,
+        saga_ids: Iterable[UUID],
+        *,
+        steps: Sequence[UUID] = (),
+        then: Sequence[storage.Statement] = (),
+    ) -> list[list[Any]]:
+        """Lock sagas, then read these steps of theirs and the rows of `then`: one round trip.
+
+        Locks are taken in the order of ids, so that two units never wait in a circle.
+        """
         wanted = sorted({*saga_ids} - self.sagas.keys())
-        if not wanted:
-            return
-        statement = (
-            f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
-            "WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
-        )
-        for found in storage.rows(statement, [wanted]):
+        statements = [(_LOCK, [wanted]), *then]
+        if steps:
+            statements.append((_READ.format("s.id = ANY(%s)"), [list(steps)]))
+        results = storage.rows_all(statements)
+        for found in results[0]:
             self.sagas[found.id] = SagaRow(**found._asdict())
+        if steps:
+            self._keep(results.pop())
+        return results[1:]
 
     def lock_steps(self, step_ids: Sequence[UUID]) -> None:
         """Lock the sagas of these steps, then read the steps as they are under the lock."""
         found = storage.rows(
             "SELECT DISTINCT saga_id FROM ledger_step WHERE id = ANY(%s)", [list(step_ids)]
         )
-        self.lock(row.saga_id for row in found)
-        self.read_steps(step_ids)
-
-    def read_steps(self, step_ids: Sequence[UUID]) -> None:
-        """Read steps whose sagas are locked already."""
-        self._read("s.id = ANY(%s)", [list(step_ids)])
+        self.lock((row.saga_id for row in found), steps=step_ids)
 
     def read_saga_steps(self, saga: SagaRow) -> list[StepRow]:
         """Every step of a locked saga, in the order of their positions."""
@@ -92,13 +106,12 @@ class Unit:
         )
 
     def _read(self, where: str, params: list[Any]) -> None:
-        statement = (
-            f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - `where` is ours
-            f"JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {where}"
-        )
-        for found in storage.rows(statement, params):
-            if found.id not in self.steps:
-                self.steps[found.id] = StepRow(**found._asdict())
+        self._keep(storage.rows(_READ.format(where), params))
+
+    def _keep(self, found: Iterable[Any]) -> None:
+        for row in found:
+            if row.id not in self.steps:
+                self.steps[row.id] = StepRow(**row._asdict())
 
     # -- facts and states -------------------------------------------------------------
 
