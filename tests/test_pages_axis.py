@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledger.templatetags.console import measured
 from ledger.views.axis import WIDTH, Axis, Stretch, paced
 
 START = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -48,3 +50,10 @@ def test_only_a_long_silence_gets_a_line_of_its_own():
     moments = [7_300, 100, 99]
     entries = [SimpleNamespace(at=START + timedelta(seconds=at)) for at in moments]
     assert [pace.pause for pace in paced(entries)] == [timedelta(hours=2), None, None]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.004, "4 ms"), (1.34, "1.3 s"), (75, "1 min"), (7_800, "2 h 10 min")]
+)
+def test_what_was_measured_is_said_as_exactly_as_it_matters(seconds, said):
+    assert measured(timedelta(seconds=seconds)) == said

@@ -66,10 +66,8 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def span(length: timedelta | float) -> str:
-    """A length of time as a person says it: 4 min, 2 h 10 min, 3 d 4 h; under 10 s with tenths."""
+    """A length of time as a person says it: 8 s, 4 min, 2 h 10 min, 3 d 4 h."""
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
-    if 0 < seconds < 1:
-        return f"{max(1, round(seconds * 1000))} ms"
     for index, (size, unit) in enumerate(_UNITS):
         whole, rest = divmod(int(seconds), size)
         if not whole:
@@ -79,6 +77,14 @@ def span(length: timedelta | float) -> str:
             return f"{whole} {unit} {rest // smaller[0][0]} {smaller[0][1]}"
         return f"{whole} {unit}"
     return "0 s"
+
+
+def measured(length: timedelta) -> str:
+    """How long a call or a saga took: 4 ms, 1.3 s; from 10 s on as any other length."""
+    seconds = length.total_seconds()
+    if seconds < 1:
+        return f"{max(0, round(seconds * 1000))} ms"
+    return f"{seconds:.1f} s" if seconds < 10 else span(length)
 
 
 @register.filter(name="span")
@@ -101,7 +107,11 @@ def _time(moment: datetime | None, show: str, text: str) -> SafeString | str:
 @register.filter
 def ago(moment: datetime | None) -> SafeString | str:
     """'4 min ago'. The exact time in UTC and here is in the title; it ticks with JavaScript."""
-    return _time(moment, "ago", f"{span(timezone.now() - moment)} ago" if moment else "")
+    if moment is None:
+        return ""
+    length = timezone.now() - moment
+    text = f"{span(length)} ago" if length >= timedelta(seconds=1) else "now"
+    return _time(moment, "ago", text)
 
 
 @register.filter

@@ -12,7 +12,7 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from ledger.templatetags.console import span
+from ledger.templatetags.console import measured
 from ledger.templatetags.visible import show
 
 register = template.Library()
@@ -154,4 +154,4 @@ def gist(args: Any) -> list[tuple[str, SafeString]]:
 def took(attempt: Any) -> str:
     """How long an attempt has taken, or takes so far."""
     end: datetime = attempt.ended_at or timezone.now()
-    return span(end - attempt.started_at)
+    return measured(end - attempt.started_at)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from ledger.errors import NotFound
 from ledger.queries import pages_sagas, pages_timeline
 from ledger.states import SagaState
-from ledger.templatetags.console import ATTEMPT_TONE, span
+from ledger.templatetags.console import ATTEMPT_TONE, measured
 from ledger.views import live
 from ledger.views.axis import Axis, Bar, Stretch, paced
 from ledger.views.headline import headline
@@ -83,7 +83,7 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "more_steps": _query(request, after=str(timeline.more_after)),
         "poll_url": _query(request),
-        "took": span((saga.ended_at or timezone.now()) - saga.created_at),
+        "took": measured((saga.ended_at or timezone.now()) - saga.created_at),
     }
     ended = saga.ended_at is not None
     return live.page_or_part(request, "ledger/saga_detail.html", "live", context, ended=ended)
@@ -111,9 +111,8 @@ def _bar(axis: Axis, attempt: Any, stretch: Stretch) -> Bar:
     tone = ATTEMPT_TONE[attempt.state]
     if attempt.state == "done":
         tone = DIRECTION_TONE.get(attempt.direction, tone)
-    title = (
-        f"{attempt.direction} {attempt.fence}: {attempt.state}, {span(stretch.end - stretch.start)}"
-    )
+    length = measured(stretch.end - stretch.start)
+    title = f"{attempt.direction} {attempt.fence}: {attempt.state}, {length}"
     return axis.bar(stretch, tone, title)
 
 
@@ -121,4 +120,4 @@ def _took(row: pages_timeline.StepRow, now: Any) -> str:
     forward = [attempt for attempt in row.tries if attempt.direction == "forward"]
     if not forward:
         return ""
-    return span((forward[-1].ended_at or now) - forward[0].started_at)
+    return measured((forward[-1].ended_at or now) - forward[0].started_at)
