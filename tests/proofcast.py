@@ -1,107 +1,294 @@
-"""A whole console as processes, with a real payment server behind it, to be treated badly."""
+"""The stage of the process-level proofs: a whole console in a home of its own, the payment
+server behind a wire that can be slow, and eyes on both from outside."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from uuid import uuid4
 
 import httpx
-import psutil
 import psycopg
+import pytest
 import redis
+from psycopg.rows import dict_row
 
 from saga_console.home import Home
-from tests.running import Up, manage
+from tests.running import Up, eventually, manage
 from tests.shop import AUTH, TOOLS
 
-# Quick times, so that what is recovered is recovered within a test's patience.
-QUICK = {"SAGA_LEASE_S": "2", "SAGA_PROBE_APART_S": "0.5", "SAGA_SHIFT_LEASE_S": "2"}
+# Quick times: a lease is the tool's timeout and five seconds more, whatever is set here.
+QUICK = {
+    "SAGA_LEASE_S": "2",
+    "SAGA_PROBE_APART_S": "0.2",
+    "SAGA_SHIFT_LEASE_S": "2",
+    "SAGA_RING_GRACE_S": "1",
+    "SAGA_SHIFT_LINGER_S": "2",
+}
+# One e-mail address is one step here, so that the target can be asked for exactly its effects.
+TOOL = """
+[tools."proof.{name}"]
+version = "1"
+tier = "compensatable"
+blast_radius = "low"
+timeout_s = 2
+settle_s = 1
+retries = 10
+{more}
+[tools."proof.{name}".args]
+type = "object"
+required = ["email"]
+properties.email.type = "string"
+properties.name.type = "string"
+[tools."proof.{name}".execute]
+method = "POST"
+url = "SHOP_URL/v1/customers"
+headers = {{ Authorization = "env:SHOP_AUTH" }}
+form = {{ email = "{{args.email}}", "metadata[saga_key]" = "{{idempotency_key}}" }}
+[tools."proof.{name}".compensate]
+method = "DELETE"
+url = "SHOP_URL/v1/customers/{{result.id}}"
+headers = {{ Authorization = "env:SHOP_AUTH" }}
+"""
+PROBE = """
+[tools."proof.{name}".probe]
+method = "GET"
+url = "SHOP_URL/v1/customers?email={{args.email}}&limit=100"
+headers = {{ Authorization = "env:SHOP_AUTH" }}
+match = "data[?metadata.saga_key == {{idempotency_key}}] | [0]"
+"""
+
+
+def proof_tools(url: str) -> str:
+    """The shop's tools, and two whose probe asks for one address alone."""
+    once = 'effect_key = "customer:{args.email}"'
+    mine = [
+        TOOL.format(name=name, more=more) + PROBE.format(name=name)
+        for name, more in (("customer", ""), ("once", once))
+    ]
+    return "\n".join([TOOLS, *mine]).replace("SHOP_URL", url)
+
+
+class Wire:
+    """A TCP relay on loopback. Requests pass at once; answers wait `delay_s`, or while held.
+
+    The target has done its work when its answer is held back, so whoever is killed, or
+    stopped, meanwhile leaves an effect that nobody has heard of.
+    """
+
+    def __init__(self, target: str) -> None:
+        host, port = target.removeprefix("http://").split(":")
+        self.upstream = (host, int(port))
+        self.delay_s = 0.0
+        self.held = 0
+        self._open = threading.Event()
+        self._open.set()
+        self._door = socket.create_server(("127.0.0.1", 0), backlog=256)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._door.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        """Hold every answer until the block ends."""
+        self.held = 0
+        self._open.clear()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.set()
+
+    def close(self) -> None:
+        self._open.set()
+        self._door.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._door.accept()
+                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        with suppress(OSError), client, closing(socket.create_connection(self.upstream)) as target:
+            there = threading.Thread(target=self._pump, args=(client, target, False), daemon=True)
+            there.start()
+            self._pump(target, client, True)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65536):
+                if is_answer:
+                    self.held += 1
+                    time.sleep(self.delay_s)
+                    self._open.wait()
+                sink.sendall(piece)
+            sink.shutdown(socket.SHUT_WR)
 
 
 @dataclass
-class Console:
-    """One running console; `effects` are read from the target and nowhere else."""
+class Agent:
+    """One agent, over plain REST."""
 
-    up: Up
-    home: Home
-    target: str
+    url: str
+    token: str
+    client: httpx.Client = field(init=False)
 
-    @property
-    def api(self) -> str:
-        return f"http://127.0.0.1:{self.up.port}/api/v1"
-
-    def client(self, agent: str) -> httpx.Client:
-        """A caller with a new token of an agent."""
-        made = manage(self.home.root, "agent_token", agent)
-        assert made.returncode == 0, made.stderr
-        headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
-        return httpx.Client(base_url=self.api, headers=headers, timeout=60)
-
-    def children(self, *names: str) -> list[psutil.Process]:
-        """The running relays and workers of this console, by the words they were started with."""
-        found = psutil.Process(self.up.process.pid).children(recursive=True)
-        return [child for child in found if _role(child) in names]
-
-    def kill(self, *names: str) -> int:
-        """SIGKILL; how many it was."""
-        victims = self.children(*names)
-        for victim in victims:
-            victim.kill()
-        return len(victims)
-
-    def flush_redis(self) -> None:
-        with redis.Redis.from_url(self.home.redis_url) as client:
-            client.flushall()
-
-    def sql(self, statement: str, *params: Any, user: str = "saga") -> list[tuple[Any, ...]]:
-        """Rows of a statement, as the application's role or another one."""
-        with psycopg.connect(self.home.database_url_as(user), autocommit=True) as connection:
-            cursor = connection.execute(statement, params)
-            return cursor.fetchall() if cursor.description else []
-
-    def effects(self) -> Counter[str]:
-        """How many customers the target has for each key of ours."""
-        answer = httpx.get(
-            f"{self.target}/v1/customers?limit=100000", headers={"Authorization": AUTH}, timeout=30
+    def __post_init__(self) -> None:
+        limits = httpx.Limits(max_connections=64)
+        self.client = httpx.Client(
+            base_url=f"{self.url}/api/v1/",
+            headers={"Authorization": f"Bearer {self.token}"},
+            timeout=30,
+            limits=limits,
         )
-        mine = [found["metadata"].get("saga_key") for found in answer.json()["data"]]
-        return Counter(key for key in mine if key)
 
-    def verify(self) -> tuple[int, str]:
-        done = manage(self.home.root, "verify_ledger")
-        return done.returncode, done.stdout
+    def open(self, *steps: dict[str, Any], task_id: str = "") -> str:
+        body = {"task_id": task_id or str(uuid4()), "name": "Proof", "steps": list(steps)}
+        answer = self.client.post("sagas", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def saga(self, saga: str) -> dict[str, Any]:
+        return dict(self.client.get(f"sagas/{saga}").json())
+
+    def states(self, saga: str) -> list[str]:
+        return [step["state"] for step in self.saga(saga)["steps"]]
+
+    def propose(self, saga: str, step: dict[str, Any]) -> httpx.Response:
+        return self.client.post(f"sagas/{saga}/steps", json=step)
+
+    def entries(self, saga: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while True:
+            after = found[-1]["seq"] if found else 0
+            page = self.client.get(f"sagas/{saga}/ledger", params={"after": after}).json()
+            if not page["items"]:
+                return found
+            found += page["items"]
+
+    def kinds(self, saga: str) -> Counter[str]:
+        return Counter(entry["kind"] for entry in self.entries(saga))
 
 
-def _role(process: psutil.Process) -> str:
+def step(step_id: str, email: str, tool: str = "proof.customer") -> dict[str, Any]:
+    return {"step_id": step_id, "tool": tool, "args": {"email": email}}
+
+
+def address() -> str:
+    """An e-mail address that no other step has."""
+    return f"{uuid4().hex}@example.com"
+
+
+class Console:
+    """A whole console as a user runs it, and what an outsider can do to it."""
+
+    def __init__(self, home: Path, stripe: str) -> None:
+        self.home = home
+        self.stripe = stripe
+        self.wire = Wire(stripe)
+        tools = home.parent / f"{home.name}-tools.toml"
+        tools.write_text(proof_tools(self.wire.url), encoding="utf-8")
+        self.env = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            self.up = Up(home)
+        self.url = f"http://127.0.0.1:{self.up.port}"
+
+    # -- its users ------------------------------------------------------------------------
+
+    def manage(self, *words: str) -> Any:
+        return manage(self.home, *words, **self.env)
+
+    def agent(self, name: str = "prover") -> Agent:
+        made = self.manage("agent_token", name)
+        assert made.returncode == 0, made.stderr
+        return Agent(self.url, made.stdout.strip())
+
+    def database(self, role: str = "saga") -> psycopg.Connection[dict[str, Any]]:
+        """The application's own role, or `postgres`, who may do everything."""
+        url = Home(self.home).database_url_as(role)
+        return psycopg.connect(url, autocommit=True, row_factory=dict_row)
+
+    def redis(self) -> redis.Redis:
+        return redis.Redis.from_url(Home(self.home).redis_url)
+
+    def assert_verifies(self) -> None:
+        done = self.manage("verify_ledger")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    # -- the target's own truth -----------------------------------------------------------
+
+    def customers(self, email: str | None = None) -> list[dict[str, Any]]:
+        """Every customer at the payment server, or those of one address."""
+        query = {"limit": "100000"} | ({"email": email} if email else {})
+        answer = httpx.get(
+            f"{self.stripe}/v1/customers",
+            params=query,
+            headers={"Authorization": AUTH},
+            timeout=30,
+        )
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()["data"]
+        return found
+
+    # -- its processes --------------------------------------------------------------------
+
+    def children(self, *kinds: str) -> dict[str, int]:
+        """pid of each child of the supervisor, by name: `web`, `relay`, `worker-1`, …"""
+        path = Path(f"/proc/{self.up.process.pid}/task/{self.up.process.pid}/children")
+        found = {}
+        for pid in map(int, path.read_text(encoding="ascii").split()):
+            with suppress(OSError):
+                env = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                mine = [word for word in env if word.startswith(b"SAGA_APPLICATION_NAME=saga-")]
+                name = mine[0].partition(b"=saga-")[2].decode() if mine else ""
+                if name.startswith(kinds or ("web", "relay", "worker")):
+                    found[name] = pid
+        return found
+
+    def kill(self, *kinds: str) -> dict[str, int]:
+        """kill -9 of these children, all at once; who they were."""
+        found = self.children(*kinds)
+        for pid in found.values():
+            os.kill(pid, signal.SIGKILL)
+        return found
+
+    def close(self) -> None:
+        self.up.stop()
+        self.wire.close()
+
+
+@pytest.fixture(scope="module")
+def console(stripe: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A running console for the tests of one file."""
+    running = Console(tmp_path_factory.mktemp("proof") / "home", stripe)
     try:
-        line = " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-    if line.startswith("rq:worker") or "manage.py worker" in line:
-        return "worker"
-    return "relay" if "manage.py relay" in line else ""
-
-
-@contextmanager
-def console(folder: Path, target: str, **more: str) -> Iterator[Console]:
-    """A console in a home of its own, with the shop's tools."""
-    home = folder / "home"
-    tools = folder / "tools.toml"
-    tools.write_text(TOOLS.replace("SHOP_URL", target), encoding="utf-8")
-    wanted = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH} | more
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        with Up(home) as up:
-            yield Console(up, Home(home), target)
+        with running.up:
+            yield running
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def agent(console: Console) -> Agent:
+    return console.agent()
+
+
+def wait_for_states(agent: Agent, sagas: list[str], *states: str, within_s: float = 60.0) -> None:
+    """Until every step of these sagas is in one of the states."""
+
+    def are_there() -> bool:
+        return all(set(agent.states(saga)) <= set(states) for saga in sagas)
+
+    eventually(are_there, f"every step {' or '.join(states)}", within_s)

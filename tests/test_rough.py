@@ -14,7 +14,7 @@ import httpx
 import psutil
 import psycopg
 
-from tests.proofcast import Console, console
+from tests.rough import Console, console
 from tests.running import eventually
 
 SAGAS, STEPS = 100, 3
