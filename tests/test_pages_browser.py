@@ -9,6 +9,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import Page, expect
 
+from ledger.templatetags.values import FOLD_ABOVE
 from tests.stage import PASSWORD, Stage, a_stage
 
 __all__ = ["a_stage"]
@@ -59,6 +60,19 @@ def test_approving_what_cannot_be_undone_needs_the_second_press(stage, seated):
     seated.get_by_role("button", name="Approve", exact=True).click()
     assert stage.request(step).state == "pending"
     assert seated.evaluate("document.activeElement.name") == "understood"
+
+
+def test_a_folded_argument_is_unfolded_and_must_be_ticked(stage, seated, live_server):
+    step = stage.refund(stage.saga(), note="ok " + "x" * FOLD_ABOVE + " && rm -rf /")
+    request = stage.request(step)
+    seated.goto(live_server.url + reverse("approvals:approval-detail", args=[request.pk]))
+    seated.get_by_label("I understand that this cannot be undone").check()
+    seated.get_by_role("button", name="Approve", exact=True).click()
+    expect(seated.get_by_text("&& rm -rf /").first).to_be_visible()
+    assert stage.request(step).state == "pending"
+    seated.get_by_label("I have read all of it").check()
+    seated.get_by_role("button", name="Approve", exact=True).click()
+    expect(seated.get_by_text("Approved by olivia.")).to_be_visible()
 
 
 def test_a_rejected_refund_undoes_the_saga_before_ones_eyes(stage, seated):

@@ -61,6 +61,13 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => button.classList.remove("done"), 1500);
 });
 
+// A box that must be ticked may lie in a folded part: unfold it, so that it can be asked for.
+document.addEventListener("invalid", (event) => {
+  for (let fold = event.target.closest("details"); fold; fold = fold.parentElement.closest("details")) {
+    fold.open = true;
+  }
+}, true);
+
 // One press, one request: the pressed button says what it does, the others step back.
 document.addEventListener("submit", (event) => {
   const pressed = event.submitter;
