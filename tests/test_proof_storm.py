@@ -84,7 +84,9 @@ def test_four_processes_with_one_step_make_one_effect(console: Console, agent: A
         subprocess.Popen([sys.executable, "-c", CLIENT, *words], stdout=subprocess.PIPE)
         for _ in range(4)
     ]
-    answers = [tuple(one) for client in clients for one in json.loads(client.communicate(timeout=60)[0])]
+    answers = [
+        tuple(one) for client in clients for one in json.loads(client.communicate(timeout=60)[0])
+    ]
     assert len(answers) == 4 * 13
     assert_one_was_accepted(answers)
     wait_for_states(agent, [saga], "committed")
