@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.http import HttpResponse
 from django.test import Client
 
 from ledger import wake
@@ -21,6 +20,8 @@ from ledger.services import tokens
 from ledger.shift import ShiftLoop, stopping
 from ledger.tools.installed import registry
 
+# The test client adds json() to Django's response, which its type does not know.
+Answer = Any
 # Loaded by conftest.py after Django is set up.
 URN = "urn:saga-console:problem/"
 TOOL = """
@@ -95,7 +96,7 @@ class Caller:
         *,
         kind: str = "application/json",
         **headers: str,
-    ) -> HttpResponse:
+    ) -> Answer:
         """`body` is sent as it is when bytes, as JSON otherwise. Header names with `_`."""
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -110,10 +111,10 @@ class Caller:
         # The test client leaves the kind of an empty body out.
         return client.generic(method, url, raw, kind, headers=extra | {"Content-Type": kind})
 
-    def get(self, path: str, **headers: str) -> HttpResponse:
+    def get(self, path: str, **headers: str) -> Answer:
         return self.send("GET", path, **headers)
 
-    def post(self, path: str, body: Any = None, **headers: str) -> HttpResponse:
+    def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         return self.send("POST", path, body, **headers)
 
     def open(self, task_id: str = "task-1", **more: Any) -> str:
@@ -122,7 +123,7 @@ class Caller:
         assert answer.status_code == 201, answer.content
         return str(answer.json()["id"])
 
-    def propose(self, saga: str, step_id: str = "s1", **more: Any) -> HttpResponse:
+    def propose(self, saga: str, step_id: str = "s1", **more: Any) -> Answer:
         headers = {name: more.pop(name) for name in ("Prefer", "Idempotency_Key") if name in more}
         step = {"step_id": step_id, "tool": "notes.add", "args": {"id": "a"}, **more}
         return self.post(f"sagas/{saga}/steps", step, **headers)
@@ -181,7 +182,7 @@ def a_shift(settings: Any) -> Iterator[None]:
         stopping.clear()
 
 
-def problem_type(answer: HttpResponse) -> str:
+def problem_type(answer: Answer) -> str:
     """The last word of a problem document's type; asserts that it is one, and complete."""
     assert answer.headers["Content-Type"] == "application/problem+json", answer.content
     document = answer.json()

@@ -120,8 +120,8 @@ class TestWithoutAWorker:
         answer = other_agent.propose(other_agent.open(), "another name", tool="notes.once")
         assert (answer.status_code, problem_type(answer)) == (409, "step-in-flight")
         assert answer.json()["step"] == first | {"effect_of": first["id"]}
-        differs = {"tool": "notes.once", "args": {"id": "a", "amount": 2}}
-        answer = agent.propose(agent.open("task-2"), **differs)
+        differs = {"id": "a", "amount": 2}
+        answer = agent.propose(agent.open("task-2"), tool="notes.once", args=differs)
         assert (answer.status_code, problem_type(answer)) == (422, "effect-claimed")
         assert answer.json()["effect_of"] == first["id"]
 

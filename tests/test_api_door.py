@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.test import Client
 
 from ledger.api.problems import answer_error
 from ledger.errors import SagaError
+from ledger.queries import gauges
 from saga_console.home import BASE_DIR
 from tests.apicast import Caller, problem_type
 
@@ -65,8 +67,6 @@ def test_a_database_that_is_away_is_503_and_may_be_asked_again(rf: Any) -> None:
 
 
 def problem_type_of(answer: Any) -> str:
-    import json
-
     assert answer.headers["Content-Type"] == "application/problem+json"
     return str(json.loads(answer.content)["type"])
 
@@ -126,8 +126,6 @@ def test_a_probe_is_only_read(path: str) -> None:
 
 
 def test_no_gauge_scans_a_table_that_grows() -> None:
-    from ledger.queries import gauges
-
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("EXPLAIN " + gauges._STEPS, [1])

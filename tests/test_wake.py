@@ -28,17 +28,26 @@ def listening() -> None:
     time.sleep(0.1)  # whoever registered before is told to look once; that shall be over
 
 
-def later(seconds: float, action: Callable[[], None]) -> threading.Timer:
-    timer = threading.Timer(seconds, lambda: (action(), connection.close()))
-    timer.start()
-    return timer
+def later(seconds: float, action: Callable[[], None]) -> None:
+    """Do it in another thread, which leaves no connection behind."""
+
+    def act() -> None:
+        action()
+        connection.close()
+
+    threading.Timer(seconds, act).start()
 
 
 @pytest.mark.parametrize("key", [SAGA, STEP])
 def test_a_bell_for_saga_or_step_ends_the_wait(key: str) -> None:
     listening()
     done = threading.Event()
-    later(0.2, lambda: (done.set(), ring(SAGA, STEP)))
+
+    def finish() -> None:
+        done.set()
+        ring(SAGA, STEP)
+
+    later(0.2, finish)
     began = time.monotonic()
     assert wake.wait_until([key], lambda: done.is_set() or None, 20)
     assert time.monotonic() - began < wake.SAFETY_NET_S
@@ -72,9 +81,14 @@ def test_without_a_bell_the_safety_net_looks() -> None:
 def test_a_bell_for_another_step_of_the_saga_causes_no_look() -> None:
     listening()
     looks: list[float] = []
+
+    def ring_for_another() -> None:
+        for _ in range(20):
+            ring(SAGA, OTHER)
+
     began = time.monotonic()
     with wake.watching(SAGA) as watch:
-        later(0.1, lambda: [ring(SAGA, OTHER) for _ in range(20)])
+        later(0.1, ring_for_another)
         watch.wait(lambda: looks.append(time.monotonic()), 0.8, about=STEP, look_first=False)
     assert [look - began > 0.7 for look in looks] == [True]  # the last one, as the time ends
 

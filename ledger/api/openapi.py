@@ -15,7 +15,7 @@ from ninja.openapi.schema import REF_TEMPLATE
 from ninja.operation import Operation
 from pydantic import BaseModel
 
-from ledger.api import answered, asked
+from ledger.api import answered
 from ledger.errors import SagaError
 
 PREFER: dict[str, Any] = {
@@ -34,6 +34,8 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
     "description": "May stand for `step_id`; quoted or bare.",
 }
 _EVERYWHERE = (401, 429, 503)
+# What operations said that they read, of whichever app.
+_bodies: dict[str, type[BaseModel]] = {}
 
 
 def takes(
@@ -53,6 +55,7 @@ def takes(
     if headers:
         described["parameters"] = list(headers)
     if body is not None:
+        _bodies[body.__name__] = body
         described["requestBody"] = {
             "required": required,
             "content": {"application/json": {"schema": _ref(body)}},
@@ -87,8 +90,8 @@ class ConsoleAPI(NinjaAPI):
     @staticmethod
     def _completed(schema: Any) -> Any:
         components = schema["components"].setdefault("schemas", {})
-        read = (asked.NewSaga, asked.NewStep, asked.Because, asked.Nothing, asked.Resolution)
-        for model in (*read, asked.NewFreeze, answered.Problem):
+        models: list[type[BaseModel]] = [*_bodies.values(), answered.Problem]
+        for model in models:
             described = model.model_json_schema(ref_template=REF_TEMPLATE)
             components |= described.pop("$defs", {})
             components[model.__name__] = described
