@@ -21,12 +21,12 @@ CLIENT = """
 import json, sys, threading, time
 import httpx
 url, token, body, at, count = sys.argv[1], sys.argv[2], sys.argv[3], *map(float, sys.argv[4:])
+headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+client = httpx.Client(headers=headers, timeout=30)
 found = []
 def ask():
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    with httpx.Client(headers=headers, timeout=30) as client:
-        time.sleep(max(0, at - time.time()))
-        answer = client.post(url, content=body)
+    time.sleep(max(0, at - time.time()))
+    answer = client.post(url, content=body)
     found.append([answer.status_code, answer.headers.get("Idempotent-Replayed", "")])
 threads = [threading.Thread(target=ask) for _ in range(int(count))]
 for thread in threads: thread.start()
@@ -37,14 +37,13 @@ THREADS = 50
 
 
 def ask_at_once(asked: Sequence[tuple[Agent, str, dict]]) -> list[httpx.Response]:
-    """One thread and connection for each, from one starting line."""
+    """One thread for each, from one starting line."""
     line = threading.Barrier(len(asked))
     found: list[httpx.Response] = []
 
     def ask(who: Agent, saga: str, body: dict) -> None:
-        with httpx.Client(headers=who.client.headers, timeout=30) as client:
-            line.wait(30)
-            found.append(client.post(f"{who.url}/api/v1/sagas/{saga}/steps", json=body))
+        line.wait(30)
+        found.append(who.propose(saga, body))
 
     threads = [threading.Thread(target=ask, args=one) for one in asked]
     for thread in threads:
