@@ -52,6 +52,14 @@ class Saga(models.Model):
         indexes = [
             models.Index(fields=["state", "id"], name="ledger_saga_state"),
             models.Index(fields=["agent", "id"], name="ledger_saga_agent"),
+            # Found by the orchestrator's own name, and by its beginning, whatever the collation.
+            models.Index(fields=["task_id", "id"], name="ledger_saga_task_id"),
+            models.Index(
+                fields=["task_id"], opclasses=["varchar_pattern_ops"], name="ledger_saga_task_like"
+            ),
+            models.Index(
+                fields=["name"], opclasses=["varchar_pattern_ops"], name="ledger_saga_name_like"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -153,7 +153,7 @@ def _locked(step_id: UUID, reason: str, actor: str) -> tuple[Unit, SagaRow, Step
     if not reason.strip():
         raise errors.InvalidArgs(
             "A reason is needed: say in `reason` how you know.",
-            errors=[{"path": "/reason", "detail": "must not be empty"}],
+            errors=[{"pointer": "/reason", "detail": "must not be empty"}],
         )
     unit = Unit(actor)
     unit.lock_steps([step_id])

@@ -126,13 +126,13 @@ def _claim(proposal: Proposal, effect_key: str) -> str:
     if not proposal.reason.strip():
         raise errors.InvalidArgs(
             "repeat_of needs a reason: say in `reason` why a second effect is wanted.",
-            errors=[{"path": "/reason", "detail": "required with repeat_of"}],
+            errors=[{"pointer": "/reason", "detail": "required with repeat_of"}],
         )
     first = storage.row("SELECT tool FROM ledger_step WHERE id = %s", [proposal.repeat_of])
     if first is None or first.tool != proposal.tool:
         raise errors.InvalidArgs(
             f"repeat_of names no step of the tool {proposal.tool!r}: give the id of the step whose "
             "effect is to be made a second time.",
-            errors=[{"path": "/repeat_of", "detail": "no such step of this tool"}],
+            errors=[{"pointer": "/repeat_of", "detail": "no such step of this tool"}],
         )
     return f"repeat of {proposal.repeat_of}: {effect_key}"
