@@ -177,6 +177,21 @@ CREATE OR REPLACE TRIGGER ledger_record_frozen BEFORE UPDATE ON ledger_idempoten
     ) EXECUTE FUNCTION ledger_record_frozen();
 """
 
+
+def _told(noun: str) -> str:
+    """Two triggers, because only an UPDATE has an old state to compare with: a write that
+    leaves the state as it is must not search the saga's entries for the last one."""
+    return f"""
+DROP TRIGGER IF EXISTS ledger_{noun}_told_first ON ledger_{noun};
+CREATE CONSTRAINT TRIGGER ledger_{noun}_told_first AFTER INSERT ON ledger_{noun}
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_told();
+DROP TRIGGER IF EXISTS ledger_{noun}_told ON ledger_{noun};
+CREATE CONSTRAINT TRIGGER ledger_{noun}_told AFTER UPDATE OF state ON ledger_{noun}
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state)
+    EXECUTE FUNCTION ledger_{noun}_told();
+"""
+
+
 # Checked at COMMIT, so that state and entry may be written in either order.
 NO_CHANGE_WITHOUT_ENTRY = f"""
 CREATE OR REPLACE FUNCTION ledger_step_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
@@ -204,13 +219,7 @@ BEGIN
     END IF;
     RETURN NULL;
 END $wall$;
-DROP TRIGGER IF EXISTS ledger_step_told ON ledger_step;
-CREATE CONSTRAINT TRIGGER ledger_step_told AFTER INSERT OR UPDATE OF state ON ledger_step
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_step_told();
-DROP TRIGGER IF EXISTS ledger_saga_told ON ledger_saga;
-CREATE CONSTRAINT TRIGGER ledger_saga_told AFTER INSERT OR UPDATE OF state ON ledger_saga
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_saga_told();
-"""
+{_told("step")}{_told("saga")}"""
 
 # Doorbells. Losing one costs time and nothing else: every listener polls too.
 WAKE = f"""
