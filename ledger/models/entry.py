@@ -11,7 +11,8 @@ class Entry(models.Model):
     """One immutable fact, numbered within its saga and chained to the one before.
 
     The database fills `seq`, `at`, `prev_hash`, `hash` and `state` (ledger/walls.py);
-    what a writer puts there is ignored. `payload` is canonical JSON text of an object.
+    what a writer puts there is ignored. `payload` is the JSON text of an object, and
+    stays as it was written: the hash is over it.
     """
 
     pk = models.CompositePrimaryKey("saga_id", "seq")
