@@ -146,6 +146,9 @@ _SERVER_LIMITS = {
     "lock_timeout": f"{env.number('SAGA_LOCK_TIMEOUT_MS', 5_000)}ms",
     # Nobody thinks inside a transaction: a silent one has lost its client and holds locks.
     "idle_in_transaction_session_timeout": f"{env.number('SAGA_IDLE_TIMEOUT_MS', 10_000)}ms",
+    # What is prepared finds its rows by keys; planning it anew for each value costs more than
+    # running it (a claim: 2.4 ms against 2.1).
+    "plan_cache_mode": "force_generic_plan",
     # The engine guards every write by state and fence, and counts on seeing committed rows.
     "default_transaction_isolation": r"read\ committed",
 }
