@@ -34,6 +34,10 @@ class Gate:
         """Newest request of each step: {step: {"id", "state", "url"}}."""
         return queries.newest_of_steps(steps)
 
+    def decisions(self, saga: UUID) -> Mapping[str, Mapping[str, Any]]:
+        """What people said about a saga, in the words of its entries."""
+        return queries.decisions_as_told(saga)
+
     def sweep(self) -> int:
         """End the requests whose time is over; how many."""
         return expiring.sweep()

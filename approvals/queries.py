@@ -46,6 +46,21 @@ def newest_of_steps(steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
     }
 
 
+def decisions_as_told(saga: UUID) -> Mapping[str, Mapping[str, Any]]:
+    """What people said about a saga, as the entry of each decision has it."""
+    return {
+        str(row.pk): {
+            "approval": str(row.approval_id),
+            "actor": f"person:{row.username}",
+            "answer": row.answer,
+            "args_digest": row.args_digest,
+            "reason": row.reason,
+            "via": row.via,
+        }
+        for row in Decision.objects.filter(approval__saga_id=saga)
+    }
+
+
 def requests() -> QuerySet[Approval]:
     """Requests with all that a document needs, and `now`, the database's clock."""
     return (

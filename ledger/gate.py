@@ -79,6 +79,12 @@ class Gate(Protocol):
     def requests(self, steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
         """Latest request of each step: {step: {"id", "state", "url"}}."""
 
+    def decisions(self, saga: UUID) -> Mapping[str, Mapping[str, Any]]:
+        """Every decision about a saga, {id: {"answer", "actor", "args_digest", "reason", …}}.
+
+        Its entry must say the same under the same names (`verify_ledger`).
+        """
+
     def sweep(self) -> int:
         """Act on what the clock brought (expiry, reminders); count of requests changed."""
 

@@ -215,6 +215,18 @@ class Console:
         assert made.returncode == 0, made.stderr
         return Agent(self.url, made.stdout.strip())
 
+    def operator(self, name: str, group: str = "approvers") -> Agent:
+        """A person with a token, who talks REST as agents do."""
+        made = self.manage("operator", name, "--group", group)
+        assert made.returncode == 0, made.stderr
+        return Agent(self.url, made.stdout.strip())
+
+    def anchor(self) -> None:
+        """What the relay does once a minute."""
+        code = "from ledger.services.checkpoints import anchor; print('anchored', anchor())"
+        done = self.manage("shell", "-c", code)
+        assert "anchored" in done.stdout, done.stderr
+
     def database(self, role: str = "saga") -> psycopg.Connection[dict[str, Any]]:
         """The application's own role, or `postgres`, who may do everything."""
         url = Home(self.home).database_url_as(role)
@@ -237,6 +249,16 @@ class Console:
             params=query,
             headers={"Authorization": AUTH},
             timeout=30,
+        )
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()["data"]
+        return found
+
+    def refunds(self, charge: str) -> list[dict[str, Any]]:
+        """Every refund of a payment."""
+        query = {"charge": charge, "limit": "100"}
+        answer = httpx.get(
+            f"{self.stripe}/v1/refunds", params=query, headers={"Authorization": AUTH}, timeout=30
         )
         answer.raise_for_status()
         found: list[dict[str, Any]] = answer.json()["data"]

@@ -200,6 +200,7 @@ def _follow_up(click: Click, request: Approval, decision: Decision, state: Appro
     told = {
         "approval": str(request.pk),
         "decision": str(decision.pk),
+        "answer": decision.answer,
         "args_digest": decision.args_digest,
         "policy": request.policy_digest,
         "rule": request.rule,

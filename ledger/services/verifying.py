@@ -6,7 +6,7 @@ Reads only, in one snapshot, a saga at a time and never the whole ledger in memo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from ledger import keys
 from ledger.chain import FIRST, checkpoint_root, entry_hash
+from ledger.gate import gate
 from ledger.models import Checkpoint, CheckpointHead, Entry, Saga, Step
 
 
@@ -32,13 +33,20 @@ class Fault:
 
 @dataclass(slots=True)
 class Replay:
-    """What the entries of one saga say its rows must be."""
+    """What the entries of one saga say its rows must be.
+
+    `told_at` is the number of the last entry that told of a step, or of the saga itself (under
+    ''); `proposed_at` that of the entry that froze its args.
+    """
 
     saga_state: str = ""
     steps: dict[str, str] = field(default_factory=dict)
+    told_at: dict[str, int] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    proposed_at: dict[str, int] = field(default_factory=dict)
     effects: dict[str, int] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    decisions: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
 
 
 def verify(on_saga: Any = None) -> Iterator[Fault]:
@@ -75,6 +83,7 @@ def verify_saga(saga: Saga) -> Iterator[Fault]:
         )
         return
     yield from _row_faults(saga, replay)
+    yield from _decision_faults(saga, replay)
 
 
 def _entry_fault(entry: Entry, seq: int, head: str) -> str:
@@ -92,20 +101,29 @@ def _entry_fault(entry: Entry, seq: int, head: str) -> str:
         actor=entry.actor,
         payload=entry.payload,
     )
-    return "" if entry.hash == expected else "its content does not match its hash"
+    if entry.hash != expected:
+        return "its content does not match its hash"
+    # A copy for the database's own rules, and not under the hash.
+    if entry.state != json.loads(entry.payload).get("state", ""):
+        return f"it is kept as {entry.state!r}, which its content does not say"
+    return ""
 
 
 def _replay(replay: Replay, entry: Entry) -> None:
     payload = json.loads(entry.payload)
-    state = payload.get("state", "")
-    if not state:
+    if "decision" in payload:
+        said = payload | {"kind": entry.kind, "actor": entry.actor}
+        replay.decisions[payload["decision"]] = (entry.seq, said)
+    if not entry.state:
         return
+    replay.told_at[entry.step_id] = entry.seq
     if not entry.step_id:
-        replay.saga_state = state
+        replay.saga_state = entry.state
         return
-    replay.steps[entry.step_id] = state
+    replay.steps[entry.step_id] = entry.state
     if entry.kind in {"step.proposed", "step.revised"}:
         replay.digests[entry.step_id] = payload["args_digest"]
+        replay.proposed_at[entry.step_id] = entry.seq
     if entry.kind == "step.committed":
         replay.effects[entry.step_id] = entry.seq
         replay.results[entry.step_id] = payload.get("result")
@@ -114,28 +132,45 @@ def _replay(replay: Replay, entry: Entry) -> None:
 def _row_faults(saga: Saga, replay: Replay) -> Iterator[Fault]:
     name = str(saga.pk)
     if saga.state != replay.saga_state:
-        yield Fault(name, None, f"its row says {saga.state}, its entries {replay.saga_state}")
+        told = f"its row says {saga.state}, this entry {replay.saga_state or 'nothing'}"
+        yield Fault(name, replay.told_at.get(""), told)
     rows = {step.step_id: step for step in Step.objects.filter(saga_id=saga.pk)}
     for missing in replay.steps.keys() - rows.keys():
-        yield Fault(name, None, f"step {missing!r} is in the entries but has no row")
+        yield Fault(name, replay.told_at[missing], f"step {missing!r} has no row")
     for step in rows.values():
-        yield from _step_faults(name, step, replay)
+        for seq, detail in _step_faults(step, replay):
+            yield Fault(name, seq, f"step {step.step_id!r}: {detail}")
 
 
-def _step_faults(saga: str, step: Step, replay: Replay) -> Iterator[Fault]:
-    told = replay.steps.get(step.step_id, "")
+def _step_faults(step: Step, replay: Replay) -> Iterator[tuple[int | None, str]]:
+    """The number of the entry that a row contradicts, and how."""
+    told = replay.steps.get(step.step_id, "nothing")
+    proposed_at = replay.proposed_at.get(step.step_id)
+    effect_at = replay.effects.get(step.step_id)
     if step.state != told:
-        yield Fault(saga, None, f"step {step.step_id!r} is {step.state}, its entries say {told}")
+        yield replay.told_at.get(step.step_id), f"its row says {step.state}, this entry {told}"
     if step.fingerprint != replay.digests.get(step.step_id):
-        yield Fault(saga, None, f"the digest of step {step.step_id!r} is not the proposed one")
+        yield proposed_at, "its digest is not the proposed one"
     if step.fingerprint != keys.fingerprint(step.args_text):
-        yield Fault(saga, None, f"the args of step {step.step_id!r} do not match their digest")
-    if step.executed_seq != replay.effects.get(step.step_id):
-        yield Fault(saga, None, f"the effect of step {step.step_id!r} has no such entry")
-    elif step.result_text is not None and json.loads(step.result_text) != replay.results.get(
-        step.step_id
-    ):
-        yield Fault(saga, None, f"the result of step {step.step_id!r} is not the recorded one")
+        yield proposed_at, "its args do not match their digest"
+    if step.executed_seq != effect_at:
+        yield effect_at, f"its row has its effect at entry {step.executed_seq}"
+    elif effect_at and json.loads(step.result_text or "null") != replay.results[step.step_id]:
+        yield effect_at, "its result is not the recorded one"
+
+
+def _decision_faults(saga: Saga, replay: Replay) -> Iterator[Fault]:
+    """Where what people said, as the gate keeps it, is not what the ledger was told."""
+    name = str(saga.pk)
+    rows = gate().decisions(saga.pk)
+    for decision, (seq, told) in replay.decisions.items():
+        row = rows.get(decision)
+        if row is None:
+            yield Fault(name, seq, f"decision {decision} has no row")
+        elif wrong := sorted(key for key in row if row[key] != told.get(key)):
+            yield Fault(name, seq, f"decision {decision} has another {', '.join(wrong)}")
+    for decision in sorted(rows.keys() - replay.decisions.keys()):
+        yield Fault(name, None, f"decision {decision} is in no entry")
 
 
 def _orphans() -> Iterator[Fault]:

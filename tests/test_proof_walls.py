@@ -1,0 +1,276 @@
+"""What psql can do to a running console: as the application's own role, nothing; as a superuser
+with the triggers off, nothing that `verify_ledger` does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from ledger.walls import REFUSED
+from tests.proofcast import Agent, Console, address, agent, console, step, wait_for_states
+from tests.shop import AUTH
+
+__all__ = ["agent", "console"]
+
+CALL_OUT = """
+INSERT INTO ledger_attempt (id, step_id, direction, alternative, fence, token, idempotency_key,
+    shift_id, round, state, started_at, lease_until)
+SELECT gen_random_uuid(), id, 'forward', 0, 1, gen_random_uuid(), idempotency_key,
+    gen_random_uuid(), 0, 'started', now(), now() + interval '1 minute'
+FROM ledger_step WHERE state = 'awaiting_approval'
+"""
+SAY_YES = """
+UPDATE approvals_approval SET state = 'approved', ended_at = now(), decided_at = now(),
+    yes_until = now() + interval '1 day' WHERE state = 'pending'
+"""
+
+
+def of_committed(change: str) -> str:
+    return f"UPDATE ledger_step SET {change} WHERE state = 'committed'"
+
+
+def of_executed(change: str) -> str:
+    return f"UPDATE ledger_idempotencyrecord SET {change} WHERE state = 'executed'"
+
+
+# Each would be the one line that makes the ledger lie.
+FORGERIES = {
+    "change an entry": "UPDATE ledger_entry SET payload = payload || ' '",
+    "change a hash": "UPDATE ledger_entry SET hash = prev_hash",
+    "delete an entry": "DELETE FROM ledger_entry WHERE seq = 2",
+    "empty the ledger": "TRUNCATE ledger_entry",
+    "empty it from above": "TRUNCATE ledger_saga CASCADE",
+    "change an anchor": "UPDATE ledger_checkpoint SET root = prev_root",
+    "delete an anchor": "DELETE FROM ledger_checkpoint",
+    "empty the anchors": "TRUNCATE ledger_checkpoint CASCADE",
+    "change an anchored head": "UPDATE ledger_checkpointhead SET seq = seq - 1",
+    "delete an anchored head": "DELETE FROM ledger_checkpointhead",
+    "change a decision": "UPDATE approvals_decision SET username = 'eve'",
+    "delete a decision": "DELETE FROM approvals_decision",
+    "empty the decisions": "TRUNCATE approvals_decision",
+    "approve by hand": SAY_YES,
+    "forget a request": "DELETE FROM approvals_approval",
+    "run a committed step": of_committed("state = 'queued'"),
+    "run it now": of_committed("state = 'executing'"),
+    "change a state and not tell": of_committed("state = 'compensating'"),
+    "skip the gate and not tell": (
+        "UPDATE ledger_step SET state = 'queued' WHERE state = 'awaiting_approval'"
+    ),
+    "talk the verdict round": "UPDATE ledger_step SET verdict = 'allow' WHERE verdict = 'ask'",
+    "change args": of_committed("args_text = '{}'"),
+    "change another tool in": of_committed("tool = 'crm.blind'"),
+    "change the key": of_committed("idempotency_key = repeat('0', 64)"),
+    "change a result": of_committed("result_text = '{}'"),
+    "forget an effect": of_committed("executed_at = NULL, executed_seq = NULL"),
+    "open an ended saga": (
+        "UPDATE ledger_saga SET state = 'running', ended_at = NULL WHERE state = 'completed'"
+    ),
+    "stick a saga and not tell": "UPDATE ledger_saga SET state = 'stuck' WHERE state = 'running'",
+    "promise a spent key again": of_executed("state = 'pending'"),
+    "change a stored answer": of_executed("response = '{}'"),
+    "call out without a yes": CALL_OUT,
+}
+
+
+@pytest.fixture(scope="module")
+def cast(console: Console, agent: Agent) -> str:
+    """A ledger with something of everything: ended, running, waiting, approved, anchored.
+
+    The id of the saga that waits for a person."""
+    ended = agent.open(step("one", address()))
+    wait_for_states(agent, [ended], "committed")
+    agent.client.post(f"sagas/{ended}/complete").raise_for_status()
+    decided, waiting = refund(console, agent), refund(console, agent)
+    ana = console.operator("ana")
+    request = ana.client.get("approvals", params={"state": "pending"}).json()["items"][-1]
+    assert request["saga_id"] == decided
+    yes = {"reason": "seen", "args_digest": request["args_digest"]}
+    ana.client.post(f"approvals/{request['id']}/approve", json=yes).raise_for_status()
+    wait_for_states(agent, [decided], "committed")
+    assert agent.states(waiting) == ["awaiting_approval"]
+    console.anchor()
+    return waiting
+
+
+def refund(console: Console, agent: Agent) -> str:
+    """A saga that refunds a new payment; the default policy holds it."""
+    paid = httpx.post(
+        f"{console.stripe}/v1/charges",
+        headers={"Authorization": AUTH},
+        data={"amount": "5000", "currency": "eur", "source": "pm_card_visa"},
+        timeout=10,
+    ).json()["id"]
+    args = {"charge": paid, "amount": 100}
+    return agent.open({"step_id": "refund", "tool": "payments.refund", "args": args})
+
+
+def test_the_application_is_no_superuser_and_cannot_become_one(console: Console) -> None:
+    with console.database() as saga:
+        row = saga.execute("SELECT * FROM pg_roles WHERE rolname = current_user").fetchone()
+        assert row is not None
+        powers = ("rolsuper", "rolreplication", "rolbypassrls", "rolcreaterole")
+        assert [row[power] for power in powers] == [False] * 4
+        for statement in ("SET session_replication_role = replica", "SET ROLE postgres"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                saga.execute(statement)
+
+
+@pytest.mark.usefixtures("cast")
+@pytest.mark.parametrize("what", FORGERIES)
+def test_the_applications_own_role_is_refused(console: Console, what: str) -> None:
+    with console.database() as saga, pytest.raises(psycopg.Error) as caught:
+        saga.execute(FORGERIES[what])
+    assert caught.value.sqlstate == REFUSED, caught.value
+
+
+def test_after_every_refusal_nothing_has_changed(console: Console, agent: Agent, cast: str) -> None:
+    assert agent.states(cast) == ["awaiting_approval"]
+    charge = agent.saga(cast)["steps"][0]["args"]["charge"]
+    assert console.refunds(charge) == []
+    console.assert_verifies()
+
+
+# -- with the triggers off -----------------------------------------------------------------
+
+KEPT = (
+    *("ledger_saga", "ledger_step", "ledger_entry", "ledger_checkpoint"),
+    *("ledger_checkpointhead", "approvals_decision"),
+)
+
+
+@contextmanager
+def tampering(console: Console) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """A superuser with every trigger off; afterwards each row is as it was before."""
+    with console.database("postgres") as superuser:
+        superuser.execute("SET session_replication_role = replica")
+        for table in KEPT:
+            superuser.execute(f"CREATE TEMP TABLE kept_{table} AS TABLE {table}")
+        yield superuser
+        with superuser.transaction():
+            for table in KEPT:
+                superuser.execute(f"DELETE FROM {table}")
+                superuser.execute(f"INSERT INTO {table} TABLE kept_{table}")
+
+
+def faults(console: Console) -> str:
+    done = console.manage("verify_ledger")
+    assert done.returncode == 1, done.stdout + done.stderr
+    return str(done.stdout)
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """What a superuser does to one saga, and the entry that it is named with: its number, or
+    below 1 counted from the last, or no entry at all."""
+
+    named: int | None
+    statements: tuple[str, ...]
+
+    def name(self, saga: str, head: int) -> str:
+        if self.named is None:
+            return f"saga {saga}: "
+        return f"saga {saga}, entry {self.named if self.named > 0 else head + self.named}: "
+
+
+def entry(change: str, seq: int = 2) -> str:
+    return f"UPDATE ledger_entry SET {change} WHERE saga_id = %(saga)s AND seq = {seq}"
+
+
+def row(change: str, table: str = "step", key: str = "saga_id") -> str:
+    return f"UPDATE ledger_{table} SET {change} WHERE {key} = %(saga)s"
+
+
+def cut(where: str = "true", table: str = "entry", key: str = "saga_id") -> str:
+    return f"DELETE FROM ledger_{table} WHERE {key} = %(saga)s AND {where}"
+
+
+REWIND = (
+    "UPDATE ledger_saga SET head_seq = e.seq, head_hash = e.hash FROM ledger_entry e "
+    "WHERE id = %(saga)s AND e.saga_id = id AND e.seq = head_seq - 1"
+)
+FORGET = row("head_seq = 0, head_hash = repeat('0', 64)", "saga", "id")
+LAST = "seq = %(head)s"
+CHANGED = {
+    "one byte": Forgery(2, (entry("payload = overlay(payload PLACING '!' FROM 3)"),)),
+    "an actor": Forgery(2, (entry("actor = 'eve'"),)),
+    "a kind": Forgery(3, (entry("kind = 'step.failed'", 3),)),
+    "a time": Forgery(3, (entry("at = at + interval '1 microsecond'", 3),)),
+    "a hash": Forgery(2, (entry("hash = repeat('0', 64)"),)),
+    "an order": Forgery(2, (entry("seq = 99", 2), entry("seq = 2", 3), entry("seq = 3", 99))),
+    "the copy of a state": Forgery(0, (entry("state = 'failed'", 4),)),
+}
+CUT = {
+    "an entry in the middle": Forgery(3, (cut("seq = 2"),)),
+    "the last entry": Forgery(-1, (cut(LAST),)),
+    "the last entry of an anchored chain": Forgery(0, (REWIND, cut(LAST))),
+    "every entry of an anchored chain": Forgery(0, (FORGET, cut())),
+    "a step": Forgery(0, (cut(table="step"),)),
+    "a whole saga": Forgery(0, (cut(), cut(table="step"), cut(table="saga", key="id"))),
+}
+ROWS = {
+    "a step's state": Forgery(0, (row("state = 'compensated'"),)),
+    "a saga's state": Forgery(1, (row("state = 'stuck'", "saga", "id"),)),
+    "its args": Forgery(2, (row("args_text = '{}'"),)),
+    "its digest": Forgery(2, (row("fingerprint = repeat('0', 64)"),)),
+    "its result": Forgery(0, (row("result_text = '{}'"),)),
+    "its result, forgotten": Forgery(0, (row("result_text = NULL"),)),
+    "its place in the order of undoing": Forgery(0, (row("executed_seq = 1"),)),
+}
+
+
+@pytest.mark.parametrize("forgeries", [CHANGED, CUT, ROWS], ids=["changed", "cut", "rows"])
+def test_what_a_superuser_does_is_named_with_its_saga_and_entry(
+    console: Console, agent: Agent, forgeries: dict[str, Forgery]
+) -> None:
+    sagas = {what: agent.open(step("one", address())) for what in forgeries}
+    wait_for_states(agent, list(sagas.values()), "committed")
+    heads = {what: agent.entries(saga)[-1]["seq"] for what, saga in sagas.items()}
+    console.anchor()
+    with tampering(console) as superuser:
+        for what, forgery in forgeries.items():
+            for statement in forgery.statements:
+                values = {"saga": sagas[what], "head": heads[what]}
+                assert superuser.execute(statement, values).rowcount, what
+        told = faults(console)
+    for what, forgery in forgeries.items():
+        named = forgery.name(sagas[what], heads[what])
+        assert named in told, f"{what}: {named!r} is not in\n{told}"
+
+
+def test_a_head_taken_out_of_an_anchor_is_named(console: Console, agent: Agent) -> None:
+    saga = agent.open(step("one", address()))
+    wait_for_states(agent, [saga], "committed")
+    console.anchor()
+    with tampering(console) as superuser:
+        found: Any = superuser.execute("SELECT max(id) AS id FROM ledger_checkpoint").fetchone()
+        superuser.execute("DELETE FROM ledger_checkpointhead WHERE saga_id = %s", [saga])
+        assert f"checkpoint {found['id']} does not match its heads" in faults(console)
+
+
+@pytest.mark.usefixtures("cast")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE approvals_decision SET answer = 'reject', username = 'eve'", "actor, answer"),
+        ("DELETE FROM approvals_decision", "no row"),
+    ],
+)
+def test_a_decision_that_was_changed_or_taken_away_is_named(
+    console: Console, change: str, said: str
+) -> None:
+    with tampering(console) as superuser:
+        found: Any = superuser.execute(
+            "SELECT a.saga_id, d.id FROM approvals_decision d "
+            "JOIN approvals_approval a ON a.id = d.approval_id"
+        ).fetchone()
+        superuser.execute(change)
+        told = faults(console)
+    assert f"saga {found['saga_id']}, entry " in told
+    assert f"decision {found['id']} has " in told
+    assert said in told
