@@ -161,8 +161,17 @@ class StepRow:
 
 
 _STEP_ELSEWHERE = {"version": "v.version"}
-STEP_COLUMNS = ", ".join(
-    f"{_STEP_ELSEWHERE.get(column.name, 's.' + column.name)} AS {column.name}"
-    for column in fields(StepRow)
-    if column.init
-)
+
+
+def _step_columns(prefix: str) -> str:
+    return ", ".join(
+        f"{_STEP_ELSEWHERE.get(column.name, 's.' + column.name)} AS {prefix}{column.name}"
+        for column in fields(StepRow)
+        if column.init
+    )
+
+
+STEP_COLUMNS = _step_columns("")
+# Saga and step in one row, to be told apart by place: both have an id, a state and a fence.
+SAGA_AND_STEP_COLUMNS = f"{SAGA_COLUMNS}, {_step_columns('the_')}"
+SAGA_WIDTH = sum(column.init for column in fields(SagaRow))

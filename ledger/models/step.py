@@ -31,9 +31,7 @@ class Step(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The unique constraints below begin with the saga: an index of its own would only mislead.
-    saga = models.ForeignKey(
-        Saga, on_delete=models.PROTECT, related_name="steps", db_index=False
-    )
+    saga = models.ForeignKey(Saga, on_delete=models.PROTECT, related_name="steps", db_index=False)
     step_id = models.CharField(max_length=200)
     position = models.PositiveIntegerField()
     revision = models.PositiveIntegerField(default=1)

@@ -55,10 +55,7 @@ def claim(shift: UUID, room: int) -> list[Assignment]:
     if not messages:
         return []
     unit = Unit(f"worker:{shift}")
-    unit.lock(
-        (message.saga_id for message in messages),
-        steps=[message.step_id for message in messages],
-    )
+    unit.lock_with_steps([message.step_id for message in messages])
     ready = [found for message in messages if (found := _consider(unit, message))]
     started = _start(unit, shift, _with_resources(unit, ready))
     unit.flush()

@@ -98,7 +98,7 @@ def journal(
 
 def _locked(step_id: UUID, actor: str) -> tuple[Unit, SagaRow, StepRow]:
     unit = Unit(actor)
-    unit.lock_steps([step_id])
+    unit.lock_with_steps([step_id])
     step = unit.steps[step_id]
     return unit, unit.sagas[step.saga_id], step
 

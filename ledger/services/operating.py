@@ -156,7 +156,7 @@ def _locked(step_id: UUID, reason: str, actor: str) -> tuple[Unit, SagaRow, Step
             errors=[{"pointer": "/reason", "detail": "must not be empty"}],
         )
     unit = Unit(actor)
-    unit.lock_steps([step_id])
+    unit.lock_with_steps([step_id])
     step = unit.steps.get(step_id)
     if step is None:
         raise errors.NotFound(f"There is no step {step_id}.")

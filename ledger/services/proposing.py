@@ -194,7 +194,7 @@ def _follow_up(
     if state == StepState.WAITING:
         return
     unit.flush()
-    unit.lock_steps([step])
+    unit.lock_with_steps([step])
     row = unit.steps[step]
     if state == StepState.AWAITING_APPROVAL:
         why = _must_ask(prepared, duplicate)

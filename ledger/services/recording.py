@@ -38,9 +38,8 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
     Written again after a COMMIT whose answer was lost, it changes nothing.
     """
     unit = Unit(f"worker:{shift}")
-    (rows,) = unit.lock(
-        (found.assignment.saga for found in finished),
-        steps=[found.assignment.step for found in finished],
+    (rows,) = unit.lock_with_steps(
+        [found.assignment.step for found in finished],
         then=[(_ATTEMPTS, [[found.assignment.attempt for found in finished]])],
     )
     attempts = {row.id: row for row in rows}

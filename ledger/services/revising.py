@@ -27,7 +27,7 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
     columns = prepared.columns() | {"id": prior.id}
     if storage.execute(sql.REVISE_STEP, columns) != 1:
         raise Superseded
-    unit.lock_steps([prior.id])
+    unit.lock_with_steps([prior.id])
     step = unit.steps[prior.id]
     why = "A person asked for this change."
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)

@@ -46,7 +46,7 @@ def expire_attempt(attempt_id: UUID) -> bool:
     if where is None:
         return False
     unit = Unit("clock")
-    unit.lock_steps([where.step_id])
+    unit.lock_with_steps([where.step_id])
     attempt = storage.row(
         "SELECT * FROM ledger_attempt WHERE id = %s AND state = 'started' "
         "AND lease_until < clock_timestamp() FOR UPDATE",

@@ -14,7 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from ledger import keys, storage
-from ledger.rows import SAGA_COLUMNS, STEP_COLUMNS, SagaRow, StepRow
+from ledger.rows import (
+    SAGA_AND_STEP_COLUMNS,
+    SAGA_COLUMNS,
+    SAGA_WIDTH,
+    STEP_COLUMNS,
+    SagaRow,
+    StepRow,
+)
 from ledger.services import unit_sql as sql
 from ledger.states import (
     SAGA_ENDED,
@@ -32,6 +39,14 @@ _LOCK = (
 _READ = (
     f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
+)
+
+
+_LOCK_BOTH = (
+    f"SELECT {SAGA_AND_STEP_COLUMNS} FROM ledger_step s "  # noqa: S608
+    "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
+    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
+    "WHERE s.id = ANY(%s) ORDER BY g.id, s.id FOR UPDATE OF g, s"
 )
 
 
@@ -57,33 +72,37 @@ class Unit:
     # -- reading, under the lock ------------------------------------------------------
 
     def lock(
-        self,
-        saga_ids: Iterable[UUID],
-        *,
-        steps: Sequence[UUID] = (),
-        then: Sequence[storage.Statement] = (),
+        self, saga_ids: Iterable[UUID], *, then: Sequence[storage.Statement] = ()
     ) -> list[list[Any]]:
-        """Lock sagas, then read these steps of theirs and the rows of `then`: one round trip.
+        """Lock sagas, then read the rows of each of `then`: one round trip.
 
         Locks are taken in the order of ids, so that two units never wait in a circle.
         """
         wanted = sorted({*saga_ids} - self.sagas.keys())
-        statements = [(_LOCK, [wanted]), *then]
-        if steps:
-            statements.append((_READ.format("s.id = ANY(%s)"), [list(steps)]))
-        results = storage.rows_all(statements)
-        for found in results[0]:
+        locked, *results = storage.rows_all([(_LOCK, [wanted]), *then])
+        for found in locked:
             self.sagas[found.id] = SagaRow(**found._asdict())
-        if steps:
-            self._keep(results.pop())
-        return results[1:]
+        return results
+
+    def lock_with_steps(
+        self, step_ids: Sequence[UUID], *, then: Sequence[storage.Statement] = ()
+    ) -> list[list[Any]]:
+        """Lock steps together with their sagas, in one statement; as `lock` otherwise.
+
+        Both rows are locked, so that both are read as they are once the lock is had.
+        """
+        locked, *results = storage.rows_all([(_LOCK_BOTH, [list(step_ids)]), *then])
+        for found in locked:
+            values = list(found)
+            saga, step = values[:SAGA_WIDTH], values[SAGA_WIDTH:]
+            if saga[0] not in self.sagas:
+                self.sagas[saga[0]] = SagaRow(*saga)
+            self.steps[step[0]] = StepRow(*step)
+        return results
 
     def lock_steps(self, step_ids: Sequence[UUID]) -> None:
-        """Lock the sagas of these steps, then read the steps as they are under the lock."""
-        found = storage.rows(
-            "SELECT DISTINCT saga_id FROM ledger_step WHERE id = ANY(%s)", [list(step_ids)]
-        )
-        self.lock((row.saga_id for row in found), steps=step_ids)
+        """Lock these steps and their sagas, for a unit that holds neither yet or all of it."""
+        self.lock_with_steps(step_ids)
 
     def read_saga_steps(self, saga: SagaRow) -> list[StepRow]:
         """Every step of a locked saga, in the order of their positions."""
