@@ -196,7 +196,10 @@ def test_a_serialization_failure_is_run_again_as_a_whole_and_succeeds(
 
     def propose() -> object:
         storage.execute("SET default_transaction_isolation TO 'repeatable read'")
-        return shop.propose(saga, "one", "crm.customer", args={"email": "x@example.com"})
+        try:
+            return shop.propose(saga, "one", "crm.customer", args={"email": "x@example.com"})
+        finally:
+            storage.execute("SET default_transaction_isolation TO 'read committed'")
 
     with rival() as other:
         other.execute("UPDATE ledger_saga SET retries_used = retries_used WHERE id = %s", [saga])
