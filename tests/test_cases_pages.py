@@ -10,7 +10,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from ledger.models import Step
+from ledger.models import Entry, Step
+from ledger.services.verifying import verify
 from tests.stage import Stage, a_stage
 
 __all__ = ["a_stage"]
@@ -56,8 +57,8 @@ def test_a_saga_whose_step_another_saga_had_done_names_and_links_it(
         assert stage.refund(second, "refund-after-restart") == step
     text = text_of(client, second)
     assert (
-        "refund-after-restart asked 2 times, deduplicated to refund of “Refund order 8841” "
-        "by refund-desk" in text
+        "refund-after-restart deduplicated to refund of “Refund order 8841” "
+        "by refund-desk; its answer was given 2 times" in text
     )
     assert "refund:pi_3PqLw8Kd81" in text
     assert "No steps of its own" in text
@@ -67,13 +68,33 @@ def test_a_saga_whose_step_another_saga_had_done_names_and_links_it(
     assert "Deduplicated" not in text_of(client, first)
 
 
+def test_a_saga_that_waits_for_another_sagas_step_says_so_and_says_it_once(
+    stage: Stage, client: Client
+) -> None:
+    """Case C101: the first is not finished, so the agent was told 409; the page tells it too."""
+    _, step = stage.waiting_refund()
+    second = stage.saga("Refund order 8841, once more", "another-task")
+    for _ in range(3):
+        assert stage.refund(second, "impatient") == step
+    text = text_of(client, second)
+    assert "impatient deduplicated to refund of “Refund order 8841” by refund-desk refund:" in text
+    assert Entry.objects.filter(saga=second, kind="step.deduplicated").count() == 1
+    stage.decide(step)
+    stage.work()
+    stage.refund(second, "impatient")
+    assert "its answer was given 1 time " in text_of(client, second)
+    assert list(verify()) == []
+
+
 def test_another_name_for_an_effect_of_the_same_saga_is_shown_beside_its_steps(
     stage: Stage, client: Client
 ) -> None:
     """Case C101, C98: a new name each turn, within one saga."""
     saga, step = refunded(stage)
     assert stage.refund(saga, "call_9fQ") == step
-    assert "call_9fQ asked 1 time, deduplicated to refund of this saga" in text_of(client, saga)
+    assert "call_9fQ deduplicated to refund of this saga; its answer was given 1 time" in text_of(
+        client, saga
+    )
 
 
 def test_a_saga_that_asked_for_nothing_still_says_that(stage: Stage, client: Client) -> None:

@@ -43,11 +43,11 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class Deduplicated:
-    """A step that was asked for and never made: `first` holds its effect and gave its answer."""
+    """A step that was asked for and never made: `first` holds its effect, and answers for it."""
 
     step_id: str
     first: Step
-    times: int
+    answered: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,11 @@ def _replays(of: Saga) -> dict[str, int]:
 
 
 _DEDUPLICATED = """
-SELECT step_id, (payload::jsonb ->> 'effect_of')::uuid AS first, count(*) AS times
+SELECT step_id, (payload::jsonb ->> 'effect_of')::uuid AS first,
+    count(*) FILTER (WHERE kind = 'step.replayed') AS answered
 FROM ledger_entry
-WHERE saga_id = %s AND kind = 'step.replayed' AND payload::jsonb ? 'effect_of'
+WHERE saga_id = %s AND kind IN ('step.replayed', 'step.deduplicated')
+    AND payload::jsonb ? 'effect_of'
 GROUP BY 1, 2 ORDER BY min(seq) LIMIT %s
 """
 
@@ -111,7 +113,7 @@ def deduplicated(of: Saga) -> list[Deduplicated]:
     """The first STEPS_A_PAGE steps of this saga that a step of any saga answered for."""
     found = rows(_DEDUPLICATED, [of.pk, STEPS_A_PAGE])
     firsts = Step.objects.select_related("saga__agent").in_bulk([row.first for row in found])
-    return [Deduplicated(row.step_id, firsts[row.first], row.times) for row in found]
+    return [Deduplicated(row.step_id, firsts[row.first], row.answered) for row in found]
 
 
 def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
