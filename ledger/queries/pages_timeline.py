@@ -13,6 +13,7 @@ from django.db.models.functions import RowNumber
 from ledger.errors import NotFound
 from ledger.gate import gate
 from ledger.models import Attempt, Entry, Freeze, OutboxMessage, Saga, Step
+from ledger.storage import rows
 
 # A saga of a sane agent has a dozen steps; with this many a page still answers within 50 ms.
 STEPS_A_PAGE = 40
@@ -41,6 +42,15 @@ class StepRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Deduplicated:
+    """A step that was asked for and never made: `first` holds its effect, and answers for it."""
+
+    step_id: str
+    first: Step
+    answered: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     saga: Saga
     rows: Sequence[StepRow]
@@ -48,6 +58,7 @@ class Timeline:
     residue: Sequence[Step] = ()
     freezes: Sequence[Freeze] = ()
     undone: Sequence[StepRow] = field(default=())
+    deduplicated: Sequence[Deduplicated] = ()
 
 
 def saga(saga_id: UUID) -> Saga:
@@ -86,6 +97,23 @@ def _newest_entries(of: Saga, step_ids: Sequence[str]) -> dict[str, list[Entry]]
 def _replays(of: Saga) -> dict[str, int]:
     replayed = Entry.objects.filter(saga=of, kind="step.replayed")
     return dict(replayed.values_list("step_id").annotate(Count("seq")))
+
+
+_DEDUPLICATED = """
+SELECT step_id, (payload::jsonb ->> 'effect_of')::uuid AS first,
+    count(*) FILTER (WHERE kind = 'step.replayed') AS answered
+FROM ledger_entry
+WHERE saga_id = %s AND kind IN ('step.replayed', 'step.deduplicated')
+    AND payload::jsonb ? 'effect_of'
+GROUP BY 1, 2 ORDER BY min(seq) LIMIT %s
+"""
+
+
+def deduplicated(of: Saga) -> list[Deduplicated]:
+    """The first STEPS_A_PAGE steps of this saga that a step of any saga answered for."""
+    found = rows(_DEDUPLICATED, [of.pk, STEPS_A_PAGE])
+    firsts = Step.objects.select_related("saga__agent").in_bulk([row.first for row in found])
+    return [Deduplicated(row.step_id, firsts[row.first], row.answered) for row in found]
 
 
 def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
@@ -148,6 +176,7 @@ def timeline(of: Saga, *, after: int = 0) -> Timeline:
         residue=list(residue),
         freezes=freezes_on(of),
         undone=back,
+        deduplicated=deduplicated(of),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ledger import errors, keys
+from ledger import errors, keys, storage
 from ledger.rows import SagaRow
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
@@ -50,10 +50,26 @@ def _answer(
 ) -> Answer:
     other = prior.id if effect_of else None
     if prior.state not in STEP_FINISHED:
+        if effect_of:
+            _tell_once(unit, saga, prior, prepared.proposal.step_id)
         return Answer("in_flight", prior.id, other)
     told = {"effect_of": str(prior.id)} if effect_of else {}
     unit.entry(saga, "step.replayed", prepared.proposal.step_id, answered=prior.state, **told)
     return Answer("replayed", prior.id, other)
+
+
+def _tell_once(unit: Unit, saga: SagaRow, holder: Any, step_id: str) -> None:
+    """Keep in the asking saga that its step is another one: nothing else in it would show that.
+
+    Once for each pair, because an agent that is told 409 asks again every second (case C101).
+    """
+    known = storage.row(
+        "SELECT 1 FROM ledger_entry WHERE saga_id = %s AND step_id = %s "
+        "AND kind = 'step.deduplicated' AND payload::jsonb ->> 'effect_of' = %s LIMIT 1",
+        [saga.id, step_id, str(holder.id)],
+    )
+    if known is None:
+        unit.entry(saga, "step.deduplicated", step_id, effect_of=str(holder.id), was=holder.state)
 
 
 def _difference(prior: Any, prepared: Prepared) -> dict[str, Any]:

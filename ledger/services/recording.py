@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from ledger import keys, storage
-from ledger.outcomes import Outcome, Sighting
+from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.attempts import end_attempt, told
 from ledger.services.claiming import Assignment
 from ledger.services.looking import weigh
@@ -22,12 +22,38 @@ SELECT id, token, fence, state, late, outcome FROM ledger_attempt WHERE id = ANY
 """
 
 
+# Enough for a stack trace; a reason is repeated in entries, states and pages.
+MAX_REASON_CHARS = 20_000
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """One call that has come back."""
 
     assignment: Assignment
     outcome: Outcome | Sighting
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outcome", _storable(self.outcome))
+
+
+def _storable(outcome: Outcome | Sighting) -> Outcome | Sighting:
+    """The same outcome with words that Postgres can hold; results are seen to where written.
+
+    One NUL in one target's refusal would otherwise undo the writing of its whole batch, again
+    and again, until every lease in it had run out (case C93, design rule 5.14).
+    """
+    match outcome:
+        case Failed(error):
+            return replace(outcome, error=_words(error))
+        case Unknown(reason) | StillUnknown(reason):
+            return replace(outcome, reason=_words(reason))
+    return outcome
+
+
+def _words(text: str) -> str:
+    kept = json.loads(keys.storable(text, max_chars=MAX_REASON_CHARS)[0])
+    return kept if isinstance(kept, str) else str(kept)
 
 
 @storage.transition
