@@ -18,9 +18,9 @@ class Gate:
         """By the policy of this process."""
         return policy.judge(policy.current(), question)
 
-    def open(self, held: Held, verdict: Verdict) -> None:
+    def open(self, held: Held, verdict: Verdict) -> UUID:
         """Ask people; an older request of this step and direction is superseded."""
-        requesting.ask(held, verdict)
+        return requesting.ask(held, verdict)
 
     def recheck(self, held: Held) -> str:
         """'' when a yes to exactly this stands, else why not."""

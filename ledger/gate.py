@@ -64,8 +64,11 @@ class Gate(Protocol):
     def judge(self, question: Question) -> Verdict:
         """Take the verdict. An error in a rule is `ask`, never `allow`."""
 
-    def open(self, held: Held, verdict: Verdict) -> None:
-        """Put the question to people. An older request of this step and direction is superseded."""
+    def open(self, held: Held, verdict: Verdict) -> UUID:
+        """Put the question to people; the request's id.
+
+        An older request of this step and direction is superseded.
+        """
 
     def recheck(self, held: Held) -> str:
         """At the claim: '' when a yes to exactly this stands, else the reason it does not.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from ledger.errors import InvalidArgs, InvalidJson, TooLarge
@@ -21,6 +22,8 @@ EXPONENT_FROM = 1e21
 # What no Postgres text or jsonb value can hold.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 MAX_STORED_DEPTH = 100
+# Characters of one fact of an entry: enough for any honest args or result to stay whole.
+MAX_FACT = 100_000
 
 
 class _Repeated(dict[str, Any]):
@@ -169,6 +172,21 @@ def storable(value: Any, *, max_chars: int = 200_000) -> tuple[str, bool]:
     kept = max(0, (max_chars - 100) // 2)  # escaping the quotes again at most doubles it
     mark = f"{len(text) - kept} of {len(text)} characters were cut"
     return json.dumps({"cut": mark, "start": text[:kept]}, ensure_ascii=False), True
+
+
+def storable_facts(facts: Mapping[str, Any]) -> str:
+    """The JSON text of an object whose names all stay: what is too long is cut value by value.
+
+    Otherwise one huge argument would take the state and the key along with it.
+    """
+    text, is_changed = storable(facts)
+    if not is_changed:
+        return text
+    kept = (
+        f"{json.dumps(name)}:{storable(value, max_chars=MAX_FACT)[0]}"
+        for name, value in facts.items()
+    )
+    return "{" + ",".join(kept) + "}"
 
 
 def _written(value: Any, longest: int | None) -> tuple[str, bool]:

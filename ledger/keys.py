@@ -13,7 +13,7 @@ from typing import Any
 import rfc8785
 
 from ledger.errors import InvalidArgs
-from ledger.jsontext import parse_json, pointer, storable
+from ledger.jsontext import parse_json, pointer, storable, storable_facts
 from ledger.lookalikes import skeleton
 from ledger.states import Direction
 
@@ -28,6 +28,7 @@ __all__ = [
     "pointer",
     "skeleton",
     "storable",
+    "storable_facts",
 ]
 
 MAX_DIFFERENCES = 50

@@ -21,6 +21,7 @@ from ledger import storage
 from ledger.bearer import Bearer
 from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, SagaError
 from ledger.models.fields import ClockTimestamp
+from ledger.queries.documents import stamp
 from ledger.services import gating
 from ledger.services.unit import Superseded
 from ledger.states import Direction
@@ -37,6 +38,7 @@ WHERE id = %(id)s AND args_digest = %(digest)s AND (
     state = 'pending' AND expires_at > c.now
     OR %(is_no)s::boolean AND state = 'approved' AND used_at IS NULL
 )
+RETURNING yes_until
 """
 
 
@@ -131,7 +133,8 @@ def _try(click: Click) -> Decided | SagaError:
         yes = rights.counted_yes(request, also=person)
         if not rights.is_enough(request, yes):
             state = ApprovalState.PENDING
-    if storage.execute(DECIDE, _parameters(click, state)) != 1:
+    recorded = storage.row(DECIDE, _parameters(click, state))
+    if recorded is None:
         found = explain(request.pk, person, click.answer, click.args_digest, click.bearer.actor)
         return Decided(request.pk, replayed=True) if isinstance(found, Replayed) else found
     assert person.user_id is not None  # who has no account has no right, above
@@ -144,6 +147,7 @@ def _try(click: Click) -> Decided | SagaError:
         args_digest=click.args_digest,
         via=click.via,
     )
+    request.yes_until = recorded.yes_until
     _follow_up(click, request, decision, state)
     return Decided(request.pk, replayed=False)
 
@@ -197,7 +201,7 @@ def _parameters(click: Click, state: ApprovalState) -> dict[str, Any]:
 def _follow_up(click: Click, request: Approval, decision: Decision, state: ApprovalState) -> None:
     """The ledger's part: the entry, and what the answer does to the step."""
     actor = click.bearer.actor
-    told = {
+    told: dict[str, Any] = {
         "approval": str(request.pk),
         "decision": str(decision.pk),
         "answer": decision.answer,
@@ -209,6 +213,8 @@ def _follow_up(click: Click, request: Approval, decision: Decision, state: Appro
     }
     match state:
         case ApprovalState.APPROVED:
+            # Until when it may run: the ledger alone must be able to tell a run in time.
+            told["yes_until"] = stamp(request.yes_until)
             gating.release(request.step_id, request.direction, actor=actor, payload=told)
         case ApprovalState.REJECTED:
             gating.refuse(

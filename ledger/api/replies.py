@@ -15,6 +15,8 @@ from ledger.services.proposals import Answer
 from ledger.states import StepState
 from ledger.wake import Watch
 
+# One JSON document a line; the type that its readers go by, though nobody has registered it.
+JSON_LINES = "application/jsonl"
 REPLAYED = {"Idempotent-Replayed": "true"}
 # Workers answer in milliseconds, people in minutes.
 RETRY_AFTER_S = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query, Router
 
 from ledger.api import access, replies, waiting
@@ -18,12 +18,17 @@ from ledger.api.steps import to_proposal
 from ledger.api.wishes import Cursor, Limit, Name, SagaStateWish, Seq
 from ledger.bearer import Bearer
 from ledger.errors import InvalidArgs, MissingStepId
-from ledger.queries import documents, listing
+from ledger.queries import documents, listing, trace
 from ledger.queries.paging import DEFAULT_LIMIT, uuid_cursor
 from ledger.services import closing, opening
 from ledger.services.proposals import Opening, Proposal
 
 router = Router(tags=["sagas"])
+TRACE = takes(None, problems=(404,))
+TRACE["responses"][200] = {
+    "description": "One event a line, in the order of the ledger (agentack, schema 2).",
+    "content": {replies.JSON_LINES: {"schema": {"type": "string"}}},
+}
 
 
 @router.post(
@@ -170,6 +175,26 @@ def list_entries(
     if not listing.saga_exists(saga_id, agent_id=bearer.agent_id):
         raise access.nothing("saga")
     return replies.reply(listing.list_entries(saga_id, after=max(after, cursor), limit=limit))
+
+
+@router.get(
+    "/sagas/{saga}/trace.jsonl",
+    summary="Read a saga as an approval-control trace",
+    openapi_extra=TRACE,
+)
+def read_trace(request: HttpRequest, saga: str) -> StreamingHttpResponse:
+    """What was proposed, shown to people, answered and sent: `agentack check` judges it.
+
+    Told from the ledger alone. While the saga has not ended, `session_end` is missing.
+    """
+    saga_id, bearer = access.owned(saga, "saga"), access.caller(request)
+    if not listing.saga_exists(saga_id, agent_id=bearer.agent_id):
+        raise access.nothing("saga")
+    return StreamingHttpResponse(
+        trace.lines(saga_id),
+        content_type=replies.JSON_LINES,
+        headers={"Content-Disposition": f'attachment; filename="{saga_id}.trace.jsonl"'},
+    )
 
 
 def _found(request: HttpRequest, saga_id: UUID, bearer: Bearer) -> documents.Document:

@@ -51,10 +51,28 @@ def ask(
     *,
     why: str = "",
 ) -> None:
-    """Open a request to people, in this transaction; an older one is superseded."""
+    """Open a request to people, in this transaction; an older one is superseded.
+
+    The entry holds what people are shown, so that the ledger alone can tell it from what ran.
+    """
     unit.flush()
-    gate().open(held(saga, step, direction, why=why), verdict)
-    unit.entry(saga, "approval.requested", step, direction=direction, rule=verdict.rule, why=why)
+    bound = held(saga, step, direction, why=why)
+    request = gate().open(bound, verdict)
+    unit.entry(
+        saga,
+        "approval.requested",
+        step,
+        direction=direction,
+        approval=str(request),
+        tool=bound.tool,
+        tool_version=bound.tool_version,
+        tool_digest=bound.tool_digest,
+        args=bound.args,
+        args_digest=bound.args_digest,
+        idempotency_key=bound.idempotency_key,
+        rule=verdict.rule,
+        why=why,
+    )
 
 
 def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -> Held:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
-from ledger.services.asking import ask, judge
+from ledger.services.asking import ask, judge, key_for
 from ledger.services.tooling import recorded_tool
 from ledger.services.unit import Unit
 from ledger.states import (
@@ -82,7 +82,13 @@ def _start_undo(unit: Unit, saga: SagaRow, step: StepRow) -> bool:
     if direction is None:
         leave_as_residue(unit, saga, step, "it cannot be undone and has no correction")
         return False
-    unit.move(step, StepState.COMPENSATING, f"step.{_GERUND[direction]}")
+    unit.move(
+        step,
+        StepState.COMPENSATING,
+        f"step.{_GERUND[direction]}",
+        direction=direction,
+        idempotency_key=key_for(step, direction),
+    )
     ask_or_send(unit, saga, step, direction)
     return True
 

@@ -227,6 +227,8 @@ def _tell_start(unit: Unit, found: Assignment) -> None:
         "attempt": found.round + 1,
         "tool": found.tool.key,
         "tool_digest": found.tool.digest,
+        # What is handed to the tool, not what was proposed: the two are compared from outside.
+        "args": found.call.args,
         "args_digest": step.variant.fingerprint,
         "idempotency_key": found.call.idempotency_key,
     }

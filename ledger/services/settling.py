@@ -21,7 +21,7 @@ from ledger.rulings import (
     rule_forward,
 )
 from ledger.services import forward
-from ledger.services.asking import ask, judge
+from ledger.services.asking import ask, judge, key_for
 from ledger.services.backward import advance, begin
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
@@ -187,7 +187,9 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         "error": error,
         "alternative": step.alternative,
         "tool": variant.tool,
+        "args": variant.args,
         "args_digest": variant.fingerprint,
+        "idempotency_key": key_for(step, Direction.FORWARD),
     }
     if variant.verdict == "allow":
         unit.move(step, StepState.QUEUED, "step.alternative", **facts)

@@ -152,7 +152,7 @@ class Unit:
                 "kind": kind,
                 "step_id": step.step_id if isinstance(step, StepRow) else step,
                 "actor": actor or self.actor,
-                "payload": keys.storable(payload)[0],
+                "payload": keys.storable_facts(payload),
             }
         )
         return saga.head_seq
