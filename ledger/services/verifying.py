@@ -39,6 +39,7 @@ class Replay:
     digests: dict[str, str] = field(default_factory=dict)
     effects: dict[str, int] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    proposed_twice: dict[str, int] = field(default_factory=dict)
 
 
 def verify(on_saga: Any = None) -> Iterator[Fault]:
@@ -103,6 +104,8 @@ def _replay(replay: Replay, entry: Entry) -> None:
     if not entry.step_id:
         replay.saga_state = state
         return
+    if entry.kind == "step.proposed" and entry.step_id in replay.steps:
+        replay.proposed_twice[entry.step_id] = entry.seq
     replay.steps[entry.step_id] = state
     if entry.kind in {"step.proposed", "step.revised"}:
         replay.digests[entry.step_id] = payload["args_digest"]
@@ -115,6 +118,8 @@ def _row_faults(saga: Saga, replay: Replay) -> Iterator[Fault]:
     name = str(saga.pk)
     if saga.state != replay.saga_state:
         yield Fault(name, None, f"its row says {saga.state}, its entries {replay.saga_state}")
+    for step_id, seq in replay.proposed_twice.items():
+        yield Fault(name, seq, f"step {step_id!r} is proposed anew: its row was taken away")
     rows = {step.step_id: step for step in Step.objects.filter(saga_id=saga.pk)}
     for missing in replay.steps.keys() - rows.keys():
         yield Fault(name, None, f"step {missing!r} is in the entries but has no row")
