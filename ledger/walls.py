@@ -51,6 +51,10 @@ STEP_ARGS = (
     "resource",
     "alternatives",
 )
+KEEPS = (
+    *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
+    *("ledger_idempotencyrecord", "ledger_effectclaim"),
+)
 S = TypeVar("S", bound=StrEnum)
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
@@ -121,6 +125,30 @@ END $wall$;
     + _append_only("ledger_entry")
     + _append_only("ledger_checkpoint")
     + _append_only("ledger_checkpointhead")
+)
+
+# Nothing here is ever deleted: a step that is gone could be proposed anew, and would run again.
+KEPT = (
+    f"""
+CREATE OR REPLACE FUNCTION ledger_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
+        USING ERRCODE = '{REFUSED}';
+END $wall$;
+"""
+    + "".join(
+        f"""
+CREATE OR REPLACE TRIGGER {table}_no_delete BEFORE DELETE ON {table}
+    FOR EACH ROW EXECUTE FUNCTION ledger_kept();
+CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION ledger_kept();
+"""
+        for table in KEEPS
+    )
+    + """
+CREATE OR REPLACE TRIGGER ledger_toolversion_no_change BEFORE UPDATE ON ledger_toolversion
+    FOR EACH ROW EXECUTE FUNCTION ledger_kept();
+"""
 )
 
 # The text that an entry's hash is over: everything a reader of the API sees, one a line,
@@ -248,6 +276,7 @@ INSTALL = (
         "ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]
     )
     + APPEND_ONLY
+    + KEPT
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
@@ -259,6 +288,7 @@ FUNCTIONS = (
     "ledger_step_transition",
     "ledger_record_transition",
     "ledger_append_only",
+    "ledger_kept",
     "ledger_entry_chain",
     "ledger_step_frozen",
     "ledger_record_frozen",

@@ -198,8 +198,17 @@ def test_a_bad_place_in_the_ledger_is_422(agent: Caller, query: str) -> None:
         {"expires_at": 5},
         {"expires_at": "2030-13-45T99:00:00Z"},
         {"expires_at": "2030-01-01"},
+        {"expires_at": "9999-12-31T23:59:59-14:00"},
+        {"expires_at": "0001-01-01T00:00:00+14:00"},
     ],
 )
 def test_a_bad_freeze_is_422(oncall: Caller, fields: dict[str, Any]) -> None:
     answer = oncall.post("freezes", {"scope": "all", "reason": "fire"} | fields)
     assert (answer.status_code, problem_type(answer)) == (422, "invalid-args"), answer.content
+
+
+def test_a_freeze_takes_every_offset_that_a_time_may_have(oncall: Caller) -> None:
+    until = "2090-01-01T00:00:00+23:59"
+    answer = oncall.post("freezes", {"scope": "all", "reason": "fire", "expires_at": until})
+    assert (answer.status_code, oncall.get("freezes").status_code) == (201, 200)
+    assert answer.json()["expires_at"].startswith("2089-12-31T00:01:00")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -52,8 +52,17 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 def _moment(text: str) -> str:
     if _RFC3339.fullmatch(text) is None:
         raise ValueError("this is not a time such as 2030-01-31T12:00:00Z")
-    datetime.fromisoformat(text.upper())
+    try:
+        moment(text)
+    except OverflowError:
+        # Postgres would keep the year 10000, and nobody could read it back.
+        raise ValueError("this is before the year 1 or after 9999") from None
     return text
+
+
+def moment(text: str) -> datetime:
+    """An RFC 3339 time, in UTC: Postgres takes fewer offsets than the RFC does."""
+    return datetime.fromisoformat(text.upper()).astimezone(UTC)
 
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]

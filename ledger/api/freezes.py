@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from django.http import HttpRequest, HttpResponse
@@ -10,7 +9,7 @@ from ninja import Query, Router
 
 from ledger.api import access, replies
 from ledger.api.answered import FreezeDocument, FreezePage
-from ledger.api.asked import NewFreeze
+from ledger.api.asked import NewFreeze, moment
 from ledger.api.bodies import read
 from ledger.api.openapi import takes
 from ledger.api.wishes import Cursor, Limit
@@ -47,7 +46,7 @@ def add_freeze(request: HttpRequest) -> HttpResponse:
     """For operators. Nothing new leaves; what is in flight finishes and is recorded."""
     bearer = access.operator(request)
     asked = read(request, NewFreeze)
-    until = None if asked.expires_at is None else datetime.fromisoformat(asked.expires_at.upper())
+    until = None if asked.expires_at is None else moment(asked.expires_at)
     added = freezing.freeze(
         asked.scope, asked.value or "", reason=asked.reason, expires_at=until, actor=bearer.actor
     )

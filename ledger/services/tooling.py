@@ -40,7 +40,9 @@ def _rebuilt(digest: str) -> Tool | None:
     found = storage.row(
         "SELECT definition::text AS definition FROM ledger_toolversion WHERE digest = %s", [digest]
     )
-    return None if found is None else registry().rebuild(json.loads(found.definition))
+    tool = None if found is None else registry().rebuild(json.loads(found.definition))
+    # A definition that was changed behind the ledger is not the one that was recorded.
+    return tool if tool is not None and tool.digest == digest else None
 
 
 def tool_to_run(step: StepRow) -> Tool | Parked:

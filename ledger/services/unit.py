@@ -100,10 +100,6 @@ class Unit:
             self.steps[step[0]] = StepRow(*step)
         return results
 
-    def lock_steps(self, step_ids: Sequence[UUID]) -> None:
-        """Lock these steps and their sagas, for a unit that holds neither yet or all of it."""
-        self.lock_with_steps(step_ids)
-
     def read_saga_steps(self, saga: SagaRow) -> list[StepRow]:
         """Every step of a locked saga, in the order of their positions."""
         self._read("s.saga_id = %s", [saga.id])
@@ -125,10 +121,7 @@ class Unit:
         )
 
     def _read(self, where: str, params: list[Any]) -> None:
-        self._keep(storage.rows(_READ.format(where), params))
-
-    def _keep(self, found: Iterable[Any]) -> None:
-        for row in found:
+        for row in storage.rows(_READ.format(where), params):
             if row.id not in self.steps:
                 self.steps[row.id] = StepRow(**row._asdict())
 

@@ -47,6 +47,7 @@ class Replay:
     effects: dict[str, int] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     decisions: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+    proposed_twice: dict[str, int] = field(default_factory=dict)
 
 
 def verify(on_saga: Any = None) -> Iterator[Fault]:
@@ -120,6 +121,8 @@ def _replay(replay: Replay, entry: Entry) -> None:
     if not entry.step_id:
         replay.saga_state = entry.state
         return
+    if entry.kind == "step.proposed" and entry.step_id in replay.steps:
+        replay.proposed_twice[entry.step_id] = entry.seq
     replay.steps[entry.step_id] = entry.state
     if entry.kind in {"step.proposed", "step.revised"}:
         replay.digests[entry.step_id] = payload["args_digest"]
@@ -134,6 +137,8 @@ def _row_faults(saga: Saga, replay: Replay) -> Iterator[Fault]:
     if saga.state != replay.saga_state:
         told = f"its row says {saga.state}, this entry {replay.saga_state or 'nothing'}"
         yield Fault(name, replay.told_at.get(""), told)
+    for step_id, seq in replay.proposed_twice.items():
+        yield Fault(name, seq, f"step {step_id!r} is proposed anew: its row was taken away")
     rows = {step.step_id: step for step in Step.objects.filter(saga_id=saga.pk)}
     for missing in replay.steps.keys() - rows.keys():
         yield Fault(name, replay.told_at[missing], f"step {missing!r} has no row")
