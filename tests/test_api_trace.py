@@ -71,7 +71,8 @@ def read(saga: UUID, shop: Shop) -> bytes:
     answer = Caller(tokens.issue_agent_token(agent.name)).get(f"sagas/{saga}/trace.jsonl")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "application/jsonl"
-    return answer.getvalue()
+    sent: bytes = answer.getvalue()
+    return sent
 
 
 def events(saga: UUID) -> Events:

@@ -36,12 +36,12 @@ print(json.dumps(found))
 THREADS = 50
 
 
-def ask_at_once(asked: Sequence[tuple[Agent, str, dict]]) -> list[httpx.Response]:
+def ask_at_once(asked: Sequence[tuple[Agent, str, dict[str, Any]]]) -> list[httpx.Response]:
     """One thread for each, from one starting line."""
     line = threading.Barrier(len(asked))
     found: list[httpx.Response] = []
 
-    def ask(who: Agent, saga: str, body: dict) -> None:
+    def ask(who: Agent, saga: str, body: dict[str, Any]) -> None:
         line.wait(30)
         found.append(who.propose(saga, body))
 

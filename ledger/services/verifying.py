@@ -143,8 +143,8 @@ def _row_faults(saga: Saga, replay: Replay) -> Iterator[Fault]:
     for missing in replay.steps.keys() - rows.keys():
         yield Fault(name, replay.told_at[missing], f"step {missing!r} has no row")
     for step in rows.values():
-        for seq, detail in _step_faults(step, replay):
-            yield Fault(name, seq, f"step {step.step_id!r}: {detail}")
+        for at, detail in _step_faults(step, replay):
+            yield Fault(name, at, f"step {step.step_id!r}: {detail}")
 
 
 def _step_faults(step: Step, replay: Replay) -> Iterator[tuple[int | None, str]]:
