@@ -19,7 +19,7 @@ from django.db import InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
 from ledger.gate import gate
-from ledger.listening import listen, wait_for_notify
+from ledger.listening import drain, listen, wait_for_notify
 from ledger.services import checkpoints, shifts, sweeping
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ QUEUE = "shifts"
 POLL_S = 0.5
 # Work that waits this long while shifts live means that they are full, or dead.
 FULL_AFTER_S = 0.2
+# Between looks while shifts live: soon enough to see that one was killed, or that all are full.
+WHILE_SHIFTS_LIVE_S = 0.1
 # Sweeps look for leases of seconds and more; a second is exact enough.
 SWEEP_EVERY_S = 1.0
 ANCHOR_EVERY_S = 60.0
@@ -128,7 +130,12 @@ class RelayLoop:
             _alone(checkpoints.anchor)
             _alone(sweeping.purge_messages)
         ring_if_needed()
-        wait_for_notify(self._ears, POLL_S)
+        if shifts.live().alive:
+            # A live shift hears the same NOTIFY; looking at each would only take its processor.
+            time.sleep(WHILE_SHIFTS_LIVE_S)
+            drain(self._ears)
+        else:
+            wait_for_notify(self._ears, POLL_S)
 
     def forget_connections(self) -> None:
         """After a lost connection: start over with new ones."""

@@ -54,6 +54,8 @@ class ShiftLoop:
         self._rope.setblocking(False)
         self._ears: psycopg.Connection | None = None
         self._next_beat = 0.0
+        # Whether there may be something to take: after a NOTIFY, a poll, or work that left more.
+        self._hungry = True
         self._began = self._quiet_since = time.monotonic()
 
     def run(self) -> int:
@@ -91,8 +93,8 @@ class ShiftLoop:
         """One round: write what came back, take what fits, wait for the next thing."""
         self._beat()
         self._write_finished()
-        if not self._is_closing() and self._take(pool):
-            return
+        if self._hungry and not self._is_closing():
+            self._take(pool)
         self._wait()
 
     def _write_finished(self) -> None:
@@ -111,7 +113,7 @@ class ShiftLoop:
     def _record(self, finished: list[Finished]) -> None:
         """Write a batch; if the batch is refused, each alone, so that one cannot stop the rest."""
         try:
-            record(self.shift, finished)
+            self._hungry |= record(self.shift, finished)
         except (OperationalError, InterfaceError):
             raise
         except Exception:
@@ -121,18 +123,18 @@ class ShiftLoop:
             for found in finished:
                 self._record([found])
 
-    def _take(self, pool: ThreadPoolExecutor) -> bool:
-        """Claim what can start at once; True when there may be more."""
+    def _take(self, pool: ThreadPoolExecutor) -> None:
+        """Claim what can start at once, and start it. A full house stays hungry."""
         room = self.threads - len(self._running)
         if room <= 0:
-            return False
+            return
         claimed_at = time.monotonic()
         assignments = self._claim(room)
+        self._hungry = len(assignments) == room
         for assignment in assignments:
             self._running[assignment.token] = assignment
             pool.submit(self._call, assignment, claimed_at + assignment.lease_s * START_MARGIN)
         self.ran += len(assignments)
-        return bool(assignments) and len(assignments) == room
 
     def _claim(self, room: int) -> list[Assignment]:
         """Claim many; if the batch is refused, one; and a message that no claim can take is set
@@ -167,15 +169,21 @@ class ShiftLoop:
             pass  # the bell is full of unheard strokes: it will be heard
 
     def _wait(self) -> None:
+        """Until a call comes back, a NOTIFY is heard, or the poll is due."""
         ears = self._ears
         if ears is None or ears.closed:
-            ears = self._ears = listen("ledger_outbox")
-            return  # something may have been sent before we listened: look once more
-        heard, _, _ = select.select([self._bell.fileno(), ears.fileno()], [], [], POLL_S)
+            self._ears = listen("ledger_outbox")
+            self._hungry = True  # something may have been sent before we listened
+            return
+        more_at_once = self._hungry and len(self._running) < self.threads
+        patience = 0.0 if more_at_once else POLL_S
+        heard, _, _ = select.select([self._bell.fileno(), ears.fileno()], [], [], patience)
         if self._bell.fileno() in heard:
             self._bell.recv(4096)
         if ears.fileno() in heard:
             drain(ears)
+        # A call that came back leaves nothing new by itself: `record` says what it left.
+        self._hungry |= heard != [self._bell.fileno()]
 
     def _beat(self) -> None:
         now = time.monotonic()

@@ -78,7 +78,7 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
     unit.flush()
-    return unit.has_sent
+    return unit.left_more
 
 
 def _looks(finished: Sequence[Finished]) -> set[int]:

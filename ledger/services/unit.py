@@ -67,7 +67,7 @@ class Unit:
         self._endings: list[dict[str, Any]] = []
         self._freed: list[str] = []
         self._unclaimed: list[str] = []
-        self.has_sent = False
+        self.left_more = False
 
     # -- reading, under the lock ------------------------------------------------------
 
@@ -111,14 +111,9 @@ class Unit:
         if self.sagas[step.saga_id].step_count <= step.position:
             return None
         self._read("s.saga_id = %s AND s.position = %s", [step.saga_id, step.position + 1])
-        return next(
-            (
-                other
-                for other in self.steps.values()
-                if other.saga_id == step.saga_id and other.position == step.position + 1
-            ),
-            None,
-        )
+        after = (step.saga_id, step.position + 1)
+        others = self.steps.values()
+        return next((one for one in others if (one.saga_id, one.position) == after), None)
 
     def _read(self, where: str, params: list[Any]) -> None:
         for row in storage.rows(_READ.format(where), params):
@@ -180,7 +175,7 @@ class Unit:
         negatives: int = 0,
     ) -> None:
         """Want an attempt, or a look, `delay_s` seconds from now."""
-        self.has_sent = True
+        self.left_more = True
         saga = self.sagas[step.saga_id]
         variant = step.variant
         self._messages.append(
@@ -202,6 +197,7 @@ class Unit:
     def free(self, step: StepRow) -> None:
         """Give the step's resource back."""
         if step.variant.resource:
+            self.left_more = True
             self._freed.append(str(step.id))
 
     def end_attempt(
