@@ -205,7 +205,7 @@ def main(argv: list[str] | None = None) -> int:
         size = Size(**(asdict(size) | {"crowd_s": min(30.0, max(0.1, asked.seconds))}))
     try:
         found = measure(size)
-    except (NotReady, WrongAnswer, Broken, TimeoutError) as error:
+    except (NotReady, WrongAnswer, Broken, OSError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(table(found))

@@ -19,11 +19,13 @@ from saga_console.home import BASE_DIR, Home
 
 _READY_WITHIN_S = 60.0
 _STOP_WITHIN_S = 30.0
+# Enough to see why, when the console was the one that failed.
+_LAST_WORDS = 40
 _MAY_STAY = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "TZ")
 
 
 class NotReady(RuntimeError):
-    """The console did not come up. The message is what it said."""
+    """The console did not come up."""
 
 
 class BenchConsole:
@@ -56,12 +58,14 @@ class BenchConsole:
                     stderr=subprocess.STDOUT,
                 )
             self._await_ready()
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_exc: object) -> None:
+        if kind is not None:
+            print("".join(self.said().splitlines(keepends=True)[-_LAST_WORDS:]), file=sys.stderr)
         if self._process is not None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -103,7 +107,7 @@ class BenchConsole:
         deadline = time.monotonic() + _READY_WITHIN_S
         while "ready: http" not in self.said():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise NotReady(self.said())
+                raise NotReady("the console did not come up; this is what it said")
             time.sleep(0.05)
 
 

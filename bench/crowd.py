@@ -11,10 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.synchronize import Barrier
 
 PROCESSES = 2
-# Starting an interpreter takes a while on a busy machine; nobody begins before this is over.
-_HEAD_START_S = 2.0
+# Starting an interpreter takes a second on a busy machine; nobody begins before all are there.
+_ALL_THERE_WITHIN_S = 30.0
 
 # What one caller does: its number and the time.monotonic() at which to stop, to a count.
 Caller = Callable[[int, float], int]
@@ -42,20 +43,30 @@ class Took:
 def together(caller: Caller, callers: int, seconds: float) -> Took:
     """Run `caller` (picklable) so many times side by side. Raises what any of them raised."""
     shares = [range(first, callers, PROCESSES) for first in range(min(PROCESSES, callers))]
-    begin = time.monotonic() + _HEAD_START_S
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(len(shares), mp_context=context) as pool:
-        done = list(pool.map(partial(_share, caller, begin, seconds), shares))
+    with ProcessPoolExecutor(
+        len(shares),
+        mp_context=context,
+        initializer=_meet_at,
+        initargs=(context.Barrier(len(shares)),),
+    ) as pool:
+        done = list(pool.map(partial(_share, caller, seconds), shares))
     ended = max(took.seconds for took in done)
     return Took(sum(took.count for took in done), ended, sum(took.cpu_s for took in done))
 
 
-def _share(caller: Caller, begin: float, seconds: float, numbers: range) -> Took:
-    """One process's callers. The monotonic clock of Linux is the same for all processes."""
-    if begin < time.monotonic():
-        raise TimeoutError(f"a client was not ready within {_HEAD_START_S:.0f} s: machine too busy")
-    time.sleep(begin - time.monotonic())
-    cpu = time.process_time()
+# A barrier can be given to a process at its birth only, so each keeps its own here.
+_start: list[Barrier] = []
+
+
+def _meet_at(barrier: Barrier) -> None:
+    _start[:] = [barrier]
+
+
+def _share(caller: Caller, seconds: float, numbers: range) -> Took:
+    """One process's callers. Raises BrokenBarrierError when another process does not come."""
+    _start[0].wait(_ALL_THERE_WITHIN_S)
+    begin, cpu = time.monotonic(), time.process_time()
     with ThreadPoolExecutor(len(numbers)) as pool:
         counts = list(pool.map(lambda number: caller(number, begin + seconds), numbers))
     return Took(sum(counts), time.monotonic() - begin, time.process_time() - cpu)
