@@ -79,6 +79,7 @@ class TestWithoutAWorker:
         assert "Preference-Applied" not in answer.headers
 
     def test_other_args_or_another_tool_are_422_and_change_nothing(self, agent: Caller) -> None:
+        """Cases C80, C95, C100, H1."""
         saga = agent.open()
         first = agent.propose(saga).json()
         entries = Entry.objects.count()
@@ -90,6 +91,7 @@ class TestWithoutAWorker:
         assert Entry.objects.count() == entries
 
     def test_reordered_keys_and_1_0_are_the_same_step(self, agent: Caller) -> None:
+        """Case C86."""
         saga = agent.open()
         body = '{"step_id":"s","tool":"notes.add","args":%s}'
         first = agent.post(f"sagas/{saga}/steps", (body % '{"id":"a","amount":1}').encode())
@@ -133,6 +135,7 @@ class TestWithoutAWorker:
         assert (answer.status_code, problem_type(answer)) == (409, "saga-ended")
 
     def test_the_same_task_is_the_same_saga(self, agent: Caller, other_agent: Caller) -> None:
+        """Case C79: a task is its agent's own."""
         saga = agent.open("t")
         again = agent.post("sagas", {"task_id": "t", "name": "Task"})
         assert (again.status_code, again.json()["id"]) == (200, saga)
@@ -150,6 +153,7 @@ class TestWithoutAWorker:
 @pytest.mark.django_db(transaction=True)
 class TestWithAWorker:
     def test_a_wait_ends_with_the_step(self, agent: Caller, settings: Any, tmp_path: Path) -> None:
+        """Case C95: only the replay says that it is one."""
         with target(OK) as notes, tools_at(settings, tmp_path, notes.url), a_shift(settings):
             saga = agent.open()
             answer = agent.propose(saga, Prefer="wait=20")
@@ -233,6 +237,7 @@ class TestWithAWorker:
     def test_50_threads_submit_one_step_and_one_proposal_is_recorded(
         self, agent: Caller, settings: Any, tmp_path: Path
     ) -> None:
+        """Cases C20, H5."""
         answers: list[Any] = []
         barrier = threading.Barrier(50)
 

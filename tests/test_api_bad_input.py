@@ -93,6 +93,7 @@ def assert_refused(agent: Caller, saga: str, answer: Any, status: int, type_: st
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_bad_body_is_refused_and_uses_up_no_key(agent: Caller, name: str) -> None:
+    """Cases A9, C82, C89, C90, C91, C92, C93, H3."""
     body, status, type_ = BODIES[name]
     saga = agent.open()
     assert_refused(agent, saga, agent.post(f"sagas/{saga}/steps", body), status, type_)
@@ -100,6 +101,7 @@ def test_a_bad_body_is_refused_and_uses_up_no_key(agent: Caller, name: str) -> N
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_bad_field_is_refused_and_uses_up_no_key(agent: Caller, name: str) -> None:
+    """Cases C82, H3."""
     fields, status, type_ = FIELDS[name]
     saga = agent.open()
     assert_refused(agent, saga, agent.post(f"sagas/{saga}/steps", GOOD | fields), status, type_)

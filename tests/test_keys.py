@@ -56,23 +56,28 @@ def test_rfc_8785_vectors_come_out_byte_for_byte(vector: str) -> None:
 
 @pytest.mark.parametrize("written", [b"1", b"1.0", b"1e0", b"10E-1", b"0.1e1"])
 def test_one_number_has_one_text_however_it_is_written(written: bytes) -> None:
+    """Case C86, vector 1 / 1.0 / 1e0."""
     assert canonical(parse_json(written)) == "1"
 
 
 @pytest.mark.parametrize("written", [b"-0", b"-0.0", b"0", b"0e5"])
 def test_minus_zero_is_zero(written: bytes) -> None:
+    """Vector -0 / -0.0."""
     assert canonical(parse_json(written)) == "0"
 
 
 def test_trailing_zeros_do_not_matter() -> None:
+    """Vector 0.10."""
     assert canonical(parse_json(b"0.10")) == "0.1"
 
 
 def test_keys_are_ordered_by_utf_16_units() -> None:
+    """Vector: key order U+FB33 vs U+1F600."""
     assert canonical({"\ufb33": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\ufb33":1}'
 
 
 def test_two_spellings_of_one_letter_stay_two_texts() -> None:
+    """Vector: NFC vs NFD."""
     assert canonical("\u00e9") != canonical("e\u0301")
 
 
@@ -80,6 +85,7 @@ def test_two_spellings_of_one_letter_stay_two_texts() -> None:
     "value", [float("nan"), float("inf"), 2**53, "\ud800", {1: "a"}, {1: "a", "1": "b"}, object()]
 )
 def test_what_has_no_canonical_form_is_invalid_args(value: Any) -> None:
+    """Cases C89, C90, C91, for values that came from Python and not through the door."""
     with pytest.raises(InvalidArgs):
         canonical(value)
 
@@ -96,6 +102,7 @@ def test_fingerprint_is_sha_256_of_the_text() -> None:
 
 
 def test_downstream_key_is_a_pure_function_of_the_step() -> None:
+    """Case H9."""
     assert downstream_key("s", "a", "t", "{}") == downstream_key("s", "a", "t", "{}")
 
 

@@ -41,6 +41,7 @@ DEEP = 100_000
     ],
 )
 def test_json_that_two_readers_could_take_differently_is_422(body: bytes, where: str) -> None:
+    """Cases C92 (duplicate keys), C90 (no number), C89 (2^53), C91 (half pairs), C93 (NUL)."""
     with pytest.raises(InvalidArgs) as refused:
         parse_json(body)
     assert refused.value.extra["pointer"] == where
@@ -83,6 +84,7 @@ def test_a_syntax_error_says_where() -> None:
     ids=["open lists", "lists", "open objects", "objects", "65 levels", "900 levels"],
 )
 def test_deep_nesting_is_400_and_fast(body: bytes) -> None:
+    """Vector: nesting 100 k."""
     started = time.perf_counter()
     with pytest.raises(InvalidJson, match="64 levels"):
         parse_json(body)
@@ -95,6 +97,7 @@ def test_the_deepest_allowed_nesting_is_read() -> None:
 
 
 def test_thousands_of_digits_are_422() -> None:
+    """Vector: 5000-digit int."""
     with pytest.raises(InvalidArgs, match="strings"):
         parse_json(b'{"a":' + b"9" * 5000 + b"}")
 
@@ -176,6 +179,7 @@ def test_an_ordinary_answer_is_kept_as_it_is(value: Any, text: str) -> None:
     ],
 )
 def test_an_odd_answer_is_kept_visibly(value: Any, kept: Any) -> None:
+    """Case C93, for what providers answer."""
     text, changed = storable(value)
     assert changed
     assert json.loads(text) == kept

@@ -71,6 +71,7 @@ def test_equal_after_validation_is_the_same_as_equal_digest(
 
 @pytest.mark.parametrize("args", ['{"id":7}', None, [], 7, True])
 def test_args_that_are_not_an_object_are_refused(args: Any) -> None:
+    """Case A9."""
     assert faults(SCHEMA, args) == [""]
 
 
@@ -140,12 +141,14 @@ def key_of(text: str, **args: Any) -> str:
 
 @pytest.mark.parametrize("value", [None, "", "  ", "\u00a0", [], {}])
 def test_an_empty_part_never_makes_a_key(value: Any) -> None:
+    """Case C101: an empty key would be no key, without a word."""
     with pytest.raises(InvalidArgs) as refused:
         key_of("refund:{args.a}", a=value)
     assert refused.value.extra["errors"][0]["pointer"] == "/a"
 
 
 def test_a_missing_part_never_makes_a_key() -> None:
+    """Case C101."""
     with pytest.raises(InvalidArgs, match="/a is empty or missing"):
         key_of("refund:{args.a}", b=1)
 

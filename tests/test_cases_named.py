@@ -1,0 +1,58 @@
+"""No case is lost: each that the main job must hold is named by a test that states it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+# Identity and the API, and what goes with them from the cases about approvals and queues.
+CASES = (
+    *("A9", "C20", "C79", "C80", "C81", "C82", "C86", "C89", "C90", "C91", "C92", "C93"),
+    *("C94", "C95", "C98", "C100", "C101", "C103", "H1", "H3", "H5", "H8", "H9"),
+)
+# The rows of the table of measured JSON vectors.
+VECTORS = (
+    "1 / 1.0 / 1e0",
+    "-0 / -0.0",
+    "0.10",
+    "1e400",
+    "NaN",
+    "9007199254740993",
+    "5000-digit int",
+    "dup keys",
+    "lone surrogate",
+    "NUL",
+    "NFC vs NFD",
+    "nesting 100 k",
+    'dict {1, "1"}',
+    "key order U+FB33 vs U+1F600",
+)
+
+
+def stated() -> str:
+    """The docstrings of all test functions: a case named elsewhere is not a case tested."""
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in TESTS.glob("test_*.py"))
+    tests = (
+        node
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    )
+    return "\n".join(" ".join((ast.get_docstring(test) or "").split()) for test in tests)
+
+
+STATED = stated()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_case_is_named_by_a_test_that_states_it(case: str) -> None:
+    assert re.search(rf"\b{case}\b", STATED), f"no test names {case} in its docstring"
+
+
+@pytest.mark.parametrize("vector", VECTORS)
+def test_each_measured_vector_is_named_by_a_test_that_states_it(vector: str) -> None:
+    assert vector in STATED, f"no test names the vector {vector} in its docstring"
