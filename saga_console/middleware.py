@@ -14,6 +14,7 @@ from typing import Any
 from django.contrib.auth.middleware import AuthenticationMiddleware, LoginRequiredMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.clickjacking import XFrameOptionsMiddleware
@@ -105,6 +106,27 @@ class PageFrames(PagesOnly, XFrameOptionsMiddleware):
 
 class PageHtmx(PagesOnly, HtmxMiddleware):
     pass
+
+
+class PageText:
+    """No page is given NUL: nobody types it, and Postgres takes it in no text (case C93).
+
+    The API's door has its own check, which names the field (ledger/jsontext.py).
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, *_view: Any) -> None:
+        if request.path_info.startswith(API_PREFIX):
+            return
+        for given in (request.GET, request.POST):
+            for name, values in given.lists():
+                if "\0" in name or any("\0" in value for value in values):
+                    raise BadRequest(f"the field {name!r} holds NUL")
 
 
 class ContentSecurityPolicy:

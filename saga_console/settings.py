@@ -73,6 +73,7 @@ MIDDLEWARE = [
     "saga_console.middleware.PageMessages",
     "saga_console.middleware.PageFrames",
     "saga_console.middleware.PageHtmx",
+    "saga_console.middleware.PageText",
 ]
 TEMPLATES: list[dict[str, Any]] = [
     {

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from ledger.models import Entry, Step
+from ledger.models import Entry, Freeze, Step
 from ledger.services.verifying import verify
 from tests.stage import Stage, a_stage
 
@@ -102,3 +102,55 @@ def test_a_saga_that_asked_for_nothing_still_says_that(stage: Stage, client: Cli
     text = text_of(client, stage.saga())
     assert "proposed nothing so far" in text
     assert "Deduplicated" not in text
+
+
+NUL = "why\x00not"
+
+
+@pytest.mark.parametrize(
+    ("page", "query"),
+    [
+        ("ledger:saga-list", "q"),
+        ("ledger:saga-list", "agent"),
+        ("ledger:saga-list", NUL),
+        ("ledger:saga-detail", "step"),
+        ("approvals:inbox", "anything"),
+    ],
+)
+def test_nul_in_an_address_is_a_designed_400(
+    stage: Stage, client: Client, page: str, query: str
+) -> None:
+    """Case C93, at the door of the pages."""
+    args = [stage.saga()] if page == "ledger:saga-detail" else []
+    answer = client.get(reverse(page, args=args), {query: NUL})
+    assert answer.status_code == 400
+    assert "This cannot be read" in answer.content.decode()
+
+
+def test_nul_in_a_form_is_a_designed_400_and_changes_nothing(stage: Stage) -> None:
+    """Case C93: an operator's words go into jsonb and text too."""
+    operator = Client()
+    operator.force_login(stage.oncall)
+    _, unknown = stage.unknown_refund()
+    _, stuck = stage.stuck_undo()
+    _, waiting = stage.waiting_refund()
+    request = stage.request(waiting)
+    before = Entry.objects.count()
+    forms = [
+        (reverse("ledger:freeze"), {"scope": "all", "reason": NUL}),
+        (reverse("ledger:freeze"), {"scope": "tool", "value": NUL, "reason": "why"}),
+        (reverse("ledger:resolve", args=[unknown]), {"answer": "happened", "reason": NUL}),
+        (reverse("ledger:retry", args=[stuck]), {"reason": NUL}),
+        (
+            reverse("approvals:decide", args=[request.pk]),
+            {"answer": "reject", "args_digest": request.args_digest, "reason": NUL},
+        ),
+    ]
+    for address, form in forms:
+        answer = operator.post(address, form)
+        assert answer.status_code == 400, address
+        assert "Nothing was changed" in answer.content.decode()
+    assert Entry.objects.count() == before
+    assert not Freeze.objects.exists()
+    request.refresh_from_db()
+    assert request.state == "pending"
