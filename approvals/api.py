@@ -10,10 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
 from approvals import queries
+from approvals.models import Approval
 from approvals.rights import Person, who
 from approvals.services import deciding
 from approvals.states import ApprovalState
-from approvals.wire import ApprovalDocument, ApprovalPage, DecidedDocument, NewDecision
+from approvals.wire import ApprovalInFull, ApprovalPage, DecidedDocument, NewDecision
 from ledger.api import access, replies
 from ledger.api.bodies import read
 from ledger.api.openapi import takes
@@ -60,14 +61,15 @@ def list_approvals(
 
 @router.get(
     "/approvals/{approval}",
-    response=ApprovalDocument,
+    response=ApprovalInFull,
     summary="Look at one question",
     openapi_extra=takes(None, problems=(403, 404)),
 )
 def get_approval(request: HttpRequest, approval: str) -> HttpResponse:
     """For people: what was asked, what was answered, and whether you can."""
     _, person = _person(request)
-    return replies.reply(_find(request, access.owned(approval, "approval"), person))
+    found = _find(access.owned(approval, "approval"))
+    return replies.reply(queries.in_full(found, person, request.build_absolute_uri))
 
 
 @router.post(
@@ -116,7 +118,7 @@ def _decide(request: HttpRequest, approval: str, decide: Decide) -> HttpResponse
     decided = decide(
         bearer, approval_id, args_digest=sent.args_digest, reason=sent.reason, via="api"
     )
-    document = _find(request, approval_id, person) | {"replayed": decided.replayed}
+    document = _document(request, _find(approval_id), person) | {"replayed": decided.replayed}
     return replies.reply(document, 200, _REPLAYED if decided.replayed else None)
 
 
@@ -128,12 +130,12 @@ def _person(request: HttpRequest) -> tuple[Bearer, Person]:
     return bearer, who(bearer)
 
 
-def _find(request: HttpRequest, approval: UUID, person: Person) -> Document:
+def _find(approval: UUID) -> Approval:
     found = queries.find(approval)
     if found is None:
         raise access.nothing("approval")
-    return _document(request, found, person)
+    return found
 
 
-def _document(request: HttpRequest, found: Any, person: Person) -> Document:
+def _document(request: HttpRequest, found: Approval, person: Person) -> Document:
     return queries.document(found, person, request.build_absolute_uri)

@@ -124,7 +124,7 @@ def decided_by(person: Person) -> QuerySet[Decision]:
 
 
 def document(request: Approval, person: Person, absolute: Absolute) -> Document:
-    """A request as the API shows it to this person (docs/approvals.md has the fields)."""
+    """A request as lists and answers of the API show it to this person (design section 7)."""
     is_able, why_not = standing(request, person)
     state = request.state_seen_at(request.now)
     return {
@@ -132,16 +132,10 @@ def document(request: Approval, person: Person, absolute: Absolute) -> Document:
         "state": state.value,
         "saga_id": str(request.saga_id),
         "step_id": request.step.step_id,
-        "step": str(request.step_id),
-        "direction": request.direction,
-        "agent": request.saga.agent.name,
         "tool": request.tool,
         "tool_version": request.tool_version,
         "args": json.loads(request.args_text),
         "args_digest": request.args_digest,
-        "idempotency_key": request.idempotency_key,
-        "reason": request.step.reason,
-        "why": request.why,
         "policy": {"rule": request.rule, "digest": request.policy_digest},
         "needs": needs_of(request),
         "decisions": [_decision(decision) for decision in request.said],
@@ -149,9 +143,22 @@ def document(request: Approval, person: Person, absolute: Absolute) -> Document:
         "can_decide": is_able,
         "why_not": why_not or None,
         "url": absolute(page_of(request.pk)),
-        "superseded_by": str(request.superseded_by_id) if request.superseded_by_id else None,
         "created_at": stamp(request.created_at),
         "decided_at": stamp(request.decided_at),
+    }
+
+
+def in_full(request: Approval, person: Person, absolute: Absolute) -> Document:
+    """`document`, and all else that a person should read before an answer."""
+    newer = request.superseded_by_id
+    return document(request, person, absolute) | {
+        "step": str(request.step_id),
+        "direction": request.direction,
+        "agent": request.saga.agent.name,
+        "idempotency_key": request.idempotency_key,
+        "reason": request.step.reason,
+        "why": request.why,
+        "superseded_by": str(newer) if newer else None,
         "used_at": stamp(request.used_at),
     }
 

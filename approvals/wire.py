@@ -75,16 +75,10 @@ class ApprovalDocument(_Document):
     state: ApprovalState
     saga_id: UUID
     step_id: str = Field(description="The agent's name for the step within its saga.")
-    step: UUID = Field(description="The step's id, for GET /steps/{id}.")
-    direction: Direction
-    agent: str
     tool: str
     tool_version: str
     args: dict[str, Any] = Field(description="Exactly what will run.")
     args_digest: str
-    idempotency_key: str = Field(description="What the target will see as Idempotency-Key.")
-    reason: str = Field(description="Why, in the agent's words.")
-    why: str = Field(description="Why the console asks, beyond the rule.")
     policy: PolicyDocument
     needs: list[NeedDocument]
     decisions: list[DecisionDocument]
@@ -94,9 +88,20 @@ class ApprovalDocument(_Document):
     can_decide: bool
     why_not: str | None
     url: str
-    superseded_by: UUID | None
     created_at: datetime
     decided_at: datetime | None
+
+
+class ApprovalInFull(ApprovalDocument):
+    """The approval, and all else that a person should read before an answer."""
+
+    step: UUID = Field(description="The step's id, for GET /steps/{id}.")
+    direction: Direction = Field(description="`compensate` and `correct` undo or answer an effect.")
+    agent: str
+    idempotency_key: str = Field(description="What the target will see as Idempotency-Key.")
+    reason: str = Field(description="Why, in the agent's words.")
+    why: str = Field(description="Why the console asks, beyond the rule.")
+    superseded_by: UUID | None
     used_at: datetime | None = Field(description="When the step was started under this yes.")
 
 

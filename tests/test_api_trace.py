@@ -167,7 +167,7 @@ def ask_briefly(saga: UUID, seconds: float) -> None:
     @storage.transition
     def again() -> None:
         unit = Unit("test")
-        unit.lock_steps([request.step_id])
+        unit.lock_with_steps([request.step_id])
         step = unit.steps[request.step_id]
         ask(unit, unit.sagas[saga], step, Direction.FORWARD, verdict, why="on other terms")
         unit.flush()

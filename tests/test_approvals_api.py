@@ -11,7 +11,7 @@ import pytest
 from django.http import HttpResponse
 from django.test import Client
 
-from approvals.wire import ApprovalDocument, ApprovalPage, DecidedDocument
+from approvals.wire import ApprovalInFull, ApprovalPage, DecidedDocument
 from ledger.bearer import Bearer
 from ledger.models import Agent
 from ledger.services import tokens
@@ -70,12 +70,14 @@ def test_a_waiting_request_is_shown_exactly_as_it_would_run(ana: Caller) -> None
     (shown,) = answer.json()["items"]
     assert shown["args"] == {"id": "p1", "amount": 4200}
     assert shown["args_digest"] == case.row.fingerprint
-    assert shown["idempotency_key"] == case.row.idempotency_key
     assert shown["step_id"] == "refund-1"
     assert shown["needs"] == [{"group": "approvers", "count": 1, "have": 0, "missing": 1}]
     assert (shown["can_decide"], shown["why_not"]) == (True, None)
     assert shown["expires_at"].endswith("Z")
-    assert ana.get(f"approvals/{shown['id']}").json() == shown
+    whole = ana.get(f"approvals/{shown['id']}").json()
+    assert whole | shown == whole
+    assert whole["idempotency_key"] == case.row.idempotency_key
+    assert (whole["step"], whole["direction"]) == (str(case.step), "forward")
 
 
 def test_approving_over_rest_lets_the_step_run(ana: Caller) -> None:
@@ -182,7 +184,7 @@ def test_without_a_token_nothing_is_shown() -> None:
 def test_a_viewer_sees_it_is_told_why_not_and_cannot_decide(viewer: Caller) -> None:
     case = waiting_case()
     shown = viewer.get(f"approvals/{case.request.pk}").json()
-    ApprovalDocument.model_validate_json(json.dumps(shown))
+    ApprovalInFull.model_validate_json(json.dumps(shown))
     assert shown["can_decide"] is False
     assert "group approvers" in shown["why_not"]
     assert kind(viewer.answer(case, "approve")) == (403, "forbidden")

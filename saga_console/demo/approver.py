@@ -45,7 +45,13 @@ class Approver:
         """Decide what waits now; returns how many requests were approved."""
         answer = self.http.get("/approvals", params={"state": "pending"})
         answer.raise_for_status()
-        return sum(self._approve(request) for request in answer.json()["items"])
+        return sum(self._approve(self._read(one["id"])) for one in answer.json()["items"])
+
+    def _read(self, request: str) -> Any:
+        """The request in full, as whoever decides should read it."""
+        answer = self.http.get(f"/approvals/{request}")
+        answer.raise_for_status()
+        return answer.json()
 
     def _approve(self, request: Any) -> bool:
         body = {
