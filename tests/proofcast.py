@@ -291,9 +291,9 @@ class Console:
         self.wire.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def console(stripe: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """A running console for the tests of one file."""
+    """One running console for every proof."""
     running = Console(tmp_path_factory.mktemp("proof") / "home", stripe)
     try:
         with running.up:
@@ -302,7 +302,7 @@ def console(stripe: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
         running.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def agent(console: Console) -> Agent:
     return console.agent()
 

@@ -1,0 +1,182 @@
+"""The database's triggers and the tables in ledger/states.py are one and the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from psycopg.types.json import Jsonb
+
+from approvals import walls as approvals_walls
+from ledger import walls
+from ledger.states import (
+    RECORD_TRANSITIONS,
+    SAGA_ENDED,
+    SAGA_TRANSITIONS,
+    STEP_TRANSITIONS,
+    RecordState,
+    SagaState,
+    StepState,
+)
+from tests.proofcast import Agent, Console, address, agent, console, step, wait_for_states
+
+__all__ = ["agent", "console"]
+
+# The walls that the newest migration of each app installs. A change of a state table changes
+# them: write a migration that runs INSTALL again, and put its name and the new digest here.
+INSTALLED = {
+    "ledger": ("0002_walls", "7b70fb5b2d6bca2862ea68339dba6cedd6d89080004a64a27d5f1656c648e06c"),
+    "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of states, and what else a row must say when its state is set by hand."""
+
+    name: str
+    states: type[StrEnum]
+    transitions: Mapping[Any, frozenset[Any]]
+    also: str
+    starts: frozenset[str]
+    fresh: Mapping[str, Any]
+
+
+ANEW = "00000000-0000-7000-8000-000000000001"
+ENDED = ", ".join(f"'{state}'" for state in sorted(SAGA_ENDED))
+TABLES = {
+    "step": Table(
+        "ledger_step",
+        StepState,
+        STEP_TRANSITIONS,
+        "executed_at = CASE WHEN %(state)s::text = 'committed' THEN coalesce(executed_at, now()) "
+        # Before the change: whoever is being undone had an effect, and a stuck step none yet.
+        "WHEN %(state)s::text LIKE 'comp%%' OR executed_at IS NOT NULL AND %(at_first)s IS FALSE "
+        "THEN executed_at END",
+        frozenset(walls.STEP_START),
+        {"id": ANEW, "step_id": "anew", "position": 99, "executed_at": None},
+    ),
+    "saga": Table(
+        "ledger_saga",
+        SagaState,
+        SAGA_TRANSITIONS,
+        f"ended_at = CASE WHEN %(state)s::text IN ({ENDED}) THEN coalesce(ended_at, now()) END",
+        frozenset({"running"}),
+        {"id": ANEW, "task_id": "anew"},
+    ),
+    "record": Table(
+        "ledger_idempotencyrecord",
+        RecordState,
+        RECORD_TRANSITIONS,
+        "updated_at = now()",
+        frozenset({"pending"}),
+        {"key": "anew"},
+    ),
+}
+PAIRS = {
+    name: [(old, new) for old, new in product(table.states, repeat=2) if old != new]
+    for name, table in TABLES.items()
+}
+
+
+@pytest.fixture
+def one_row_each(console: Console, agent: Agent) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """A superuser in a transaction over a ledger with at least one step; all of it undone."""
+    saga = agent.open(step("one", address()))
+    wait_for_states(agent, [saga], "committed")
+    with console.database("postgres") as superuser, superuser.transaction(force_rollback=True):
+        # Deferred rules ask whether an entry tells of the change; here only the edge matters.
+        yield superuser
+
+
+@pytest.mark.parametrize("noun", TABLES)
+def test_the_database_permits_exactly_the_edges_of_the_table(
+    one_row_each: psycopg.Connection[dict[str, Any]], noun: str
+) -> None:
+    table, superuser = TABLES[noun], one_row_each
+    key = "key" if noun == "record" else "id"
+    row: Any = superuser.execute(f"SELECT {key} AS id FROM {table.name} LIMIT 1").fetchone()
+    put = f"UPDATE {table.name} SET state = %(state)s::text, {table.also} WHERE {key} = %(id)s"
+    permitted = set()
+    for old, new in PAIRS[noun]:
+        with superuser.transaction(force_rollback=True):
+            superuser.execute("SET LOCAL session_replication_role = replica")
+            superuser.execute(put, {"id": row["id"], "state": old, "at_first": True})
+            superuser.execute("SET LOCAL session_replication_role = origin")
+            if goes(superuser, put, {"id": row["id"], "state": new, "at_first": False}):
+                permitted.add((old, new))
+    edges = {(old, new) for old, targets in table.transitions.items() for new in targets}
+    assert permitted == edges
+
+
+def goes(superuser: psycopg.Connection[Any], put: str, values: Mapping[str, Any]) -> bool:
+    """Whether the change is made; a refusal must be the wall's own."""
+    try:
+        assert superuser.execute(put, values).rowcount == 1
+    except psycopg.Error as error:
+        if error.sqlstate != walls.REFUSED:
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize("noun", TABLES)
+def test_the_database_lets_a_row_begin_only_where_it_may(
+    one_row_each: psycopg.Connection[dict[str, Any]], noun: str
+) -> None:
+    table, superuser = TABLES[noun], one_row_each
+    copy = (
+        f"INSERT INTO {table.name} SELECT (jsonb_populate_record(t, %(fresh)s)).* "
+        f"FROM {table.name} t LIMIT 1"
+    )
+    begins = set()
+    for state in table.states:
+        fresh = table.fresh | {"state": state, "ended_at": "now" if state in SAGA_ENDED else None}
+        with superuser.transaction(force_rollback=True):
+            if goes(superuser, copy, {"fresh": Jsonb(fresh)}):
+                begins.add(state)
+    assert begins == table.starts
+
+
+def definitions() -> dict[str, str]:
+    """Every function and trigger of ours in this database, as Postgres itself writes it."""
+    names = [*walls.FUNCTIONS, *approvals_walls.FUNCTIONS]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE proname = ANY(%s) "
+            "UNION ALL SELECT tgrelid::regclass || ' ' || tgname, pg_get_triggerdef(oid) "
+            "FROM pg_trigger WHERE NOT tgisinternal",
+            [names],
+        )
+        return dict(cursor.fetchall())
+
+
+@pytest.mark.django_db
+def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
+    """Functions and triggers, from an empty slate: nothing more, nothing less."""
+    migrated = definitions()
+    with connection.cursor() as cursor:
+        for remove in (approvals_walls.REMOVE, walls.REMOVE):
+            cursor.execute(remove)
+        assert definitions() == {}
+        for install in (walls.INSTALL, approvals_walls.INSTALL):
+            cursor.execute(install)
+    assert definitions() == migrated
+    assert len(migrated) > len(walls.FUNCTIONS) + len(approvals_walls.FUNCTIONS)
+
+
+@pytest.mark.parametrize(("app", "source"), [("ledger", walls), ("approvals", approvals_walls)])
+def test_a_changed_wall_comes_with_a_migration(app: str, source: Any) -> None:
+    """A database that was migrated before the change would keep the old wall."""
+    names = [name for label, name in MigrationLoader(None).disk_migrations if label == app]
+    newest = max(name for name in names if "walls" in name)
+    digest = hashlib.sha256(source.INSTALL.encode()).hexdigest()
+    assert (newest, digest) == INSTALLED[app]
