@@ -76,6 +76,7 @@ class Variant:
     idempotency_key: str
     resource: str
     verdict: str
+    effect_key: str = ""
 
     def stored(self) -> dict[str, Any]:
         """As a step's `alternatives` keep it; its place in the list is its index."""
@@ -153,6 +154,7 @@ class StepRow:
             idempotency_key=self.idempotency_key,
             resource=self.resource,
             verdict=self.verdict,
+            effect_key=self.effect_key,
         )
 
     def view(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from ledger import errors
-from ledger.models import Entry, IdempotencyRecord, Saga, Step
+from ledger.models import Attempt, Entry, IdempotencyRecord, Saga, Step
 from ledger.services.claiming import claim
 from ledger.services.closing import abort, complete
 from ledger.services.freezing import freeze, lift
@@ -205,6 +205,35 @@ def test_an_alternative_runs_only_after_the_one_before_it_surely_failed(shop: Sh
     abort(saga, "undo the alternative, not the first choice", bearer=shop.bearer)
     work_saga(saga, "compensated")
     assert not shop.is_there(step_result(step)["id"])
+    assert_verifies()
+
+
+def instead(email: str) -> Proposal:
+    """A step that surely fails, and claims an effect only with its alternative."""
+    way = AlternativeProposal("crm.exclusive", {"email": email})
+    return Proposal("instead", "crm.broken", {"id": "cus_of_nobody"}, alternatives=(way,))
+
+
+def test_an_alternative_does_not_repeat_an_effect_that_another_step_holds(shop: Shop) -> None:
+    first = shop.open(Proposal("one", "crm.exclusive", {"email": "held@example.com"}))
+    work(lambda: states(first)["one"] == "committed")
+    saga = shop.open(instead("held@example.com"))
+    work_saga(saga, "compensated")
+    step = Step.objects.get(saga_id=saga)
+    assert (step.state, Attempt.objects.filter(step=step).count()) == ("failed", 1)
+    assert "already claimed by step 'one'" in step.error["detail"]
+    assert_verifies()
+
+
+def test_an_alternative_holds_its_effect_from_then_on(shop: Shop) -> None:
+    saga = shop.open(instead("taken@example.com"))
+    work(lambda: states(saga)["instead"] == "committed")
+    with pytest.raises(errors.EffectClaimed):
+        shop.propose(shop.open(), "again", "crm.exclusive", args={"email": "taken@example.com"})
+    abort(saga, "undone, so its effect is free again", bearer=shop.bearer)
+    work_saga(saga, "compensated")
+    last = shop.open(Proposal("one", "crm.exclusive", {"email": "taken@example.com"}))
+    work(lambda: states(last)["one"] == "committed")
     assert_verifies()
 
 

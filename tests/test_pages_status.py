@@ -187,3 +187,14 @@ def test_a_long_saga_is_shown_by_the_page(stage, client):
         answer = client.get(page + answer.context["older"])
         seen += [pace.item.seq for pace in answer.context["entries"]]
     assert seen == list(range(seen[0], 0, -1))
+
+
+@pytest.mark.parametrize("field", ["q", "state", "agent"])
+def test_a_search_for_nul_finds_nothing_and_breaks_nothing(client: Client, field: str) -> None:
+    assert client.get(f"/sagas/?{field}=a%00b").status_code == 200
+
+
+def test_odd_characters_are_seen_in_the_title_of_a_window_too(stage: Stage, client: Client) -> None:
+    saga = stage.saga(name="<b>Refund\u202e</b>")
+    page = client.get(reverse("ledger:saga-detail", args=[saga])).content.decode()
+    assert "<title>&lt;b&gt;RefundU+202E&lt;/b&gt; · Saga Console</title>" in page

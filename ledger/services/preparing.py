@@ -60,7 +60,8 @@ def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
     """Check a proposal against its tool. Raises UnknownTool, Forbidden, InvalidArgs."""
     tool = _tool(proposal.tool, bearer)
     args = tool.checked_args(proposal.args)
-    claim = _claim(proposal, tool.effect_key_for(args) or "")
+    variant = _variant(saga_id, proposal, tool, args, 0)
+    claim = _claim(proposal, variant.effect_key)
     alternatives = []
     for index, other in enumerate(proposal.alternatives, start=1):
         found = _tool(other.tool, bearer)
@@ -71,7 +72,7 @@ def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
         proposal=proposal,
         tool=tool,
         args=args,
-        variant=_variant(saga_id, proposal, tool, args, 0),
+        variant=variant,
         claim=claim,
         skeleton=keys.skeleton(claim) if claim else "",
         alternatives=tuple(alternatives),
@@ -94,6 +95,7 @@ def _variant(
         idempotency_key=keys.downstream_key(str(saga_id), proposal.step_id, tool.key, args_text),
         resource=tool.resource_for(args) or "",
         verdict="",
+        effect_key=tool.effect_key_for(args) or "",
     )
 
 

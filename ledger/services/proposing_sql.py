@@ -1,7 +1,7 @@
 """The statements of a proposal."""
 
 _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args_text, s.error,
-    s.position"""
+    s.position, s.effect_key"""
 
 # Every step that this proposal may be about, in one look: the same step, the holder of its
 # effect, one whose effect key only looks the same, a twin, one that a person rejected, and
@@ -38,6 +38,12 @@ CLAIM_EFFECT = """
 INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)
 VALUES (%s, %s, %s, %s, clock_timestamp())
 ON CONFLICT (key) WHERE released_at IS NULL DO NOTHING
+"""
+
+# Asked after claiming: another step that holds this effect, or one that only looks different.
+OTHER_HOLDER = """
+SELECT s.saga_id, s.step_id FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
+WHERE c.skeleton = %s AND c.released_at IS NULL AND c.step_id <> %s LIMIT 1
 """
 
 INSERT_STEP = """

@@ -24,6 +24,11 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
         raise errors.StepMismatch(
             f"A new version of step {prior.step_id!r} must use the same tool, {prior.tool!r}."
         )
+    if prior.effect_key != prepared.claim:
+        raise errors.StepMismatch(
+            f"A new version of step {prior.step_id!r} must keep its effect, {prior.effect_key!r}; "
+            f"this one is {prepared.claim!r}. For another effect use a new step_id.",
+        )
     columns = prepared.columns() | {"id": prior.id}
     if storage.execute(sql.REVISE_STEP, columns) != 1:
         raise Superseded

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ledger import backoff, keys
+from ledger import backoff, keys, storage
+from ledger.models.fields import uuid7
 from ledger.outcomes import Done, Outcome
 from ledger.rows import SagaRow, StepRow
 from ledger.rulings import (
@@ -23,6 +24,7 @@ from ledger.rulings import (
 from ledger.services import forward
 from ledger.services.asking import ask, judge, key_for
 from ledger.services.backward import advance, begin
+from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState, Tier
@@ -178,10 +180,9 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     step.alternative += 1
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
-    if variant.verdict == "deny":
-        denied = f"{error}; the policy denies the alternative {variant.tool}"
+    if denied := _denied(step):
         more = step.alternative < len(step.alternatives)
-        (_take_alternative if more else _give_up)(unit, saga, step, denied)
+        (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denied}")
         return
     facts = {
         "error": error,
@@ -199,6 +200,24 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
+
+
+def _denied(step: StepRow) -> str:
+    """Why the alternative must not be tried, or ''. Its effect is claimed on the way."""
+    variant = step.variant
+    if variant.verdict == "deny":
+        return f"the policy denies the alternative {variant.tool}"
+    if not variant.effect_key:
+        return ""
+    skeleton = keys.skeleton(variant.effect_key)
+    storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
+    holder = storage.row(OTHER_HOLDER, [skeleton, step.id])
+    if holder is None:
+        return ""
+    return (
+        f"the effect of the alternative {variant.tool} is already claimed by step "
+        f"{holder.step_id!r} of saga {holder.saga_id}"
+    )
 
 
 def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:

@@ -152,7 +152,7 @@ class Unit:
         step.state = state
         step.dirty = True
         if state in STEP_WITHOUT_EFFECT:
-            if step.effect_key:
+            if step.effect_key or step.alternatives:
                 self._unclaimed.append(str(step.id))
         return self.entry(self.sagas[step.saga_id], kind, step, state=state.value, **payload)
 
