@@ -32,24 +32,12 @@ STEP_START = (
     StepState.REJECTED,
 )
 STEP_IDENTITY = (
-    "id",
-    "saga_id",
-    "step_id",
-    "position",
-    "created_at",
-    "effect_key",
-    "repeat_of_id",
-    "duplicate_of_id",
+    *("id", "saga_id", "step_id", "position", "created_at"),
+    *("effect_key", "repeat_of_id", "duplicate_of_id"),
 )
 STEP_ARGS = (
-    "tool",
-    "tool_version_id",
-    "tier",
-    "args_text",
-    "fingerprint",
-    "idempotency_key",
-    "resource",
-    "alternatives",
+    *("tool", "tool_version_id", "tier", "args_text", "fingerprint"),
+    *("idempotency_key", "resource", "alternatives"),
 )
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
