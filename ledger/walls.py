@@ -46,6 +46,7 @@ STEP_ARGS = (
     "tool_version_id",
     "tier",
     "args_text",
+    "args",
     "fingerprint",
     "idempotency_key",
     "resource",

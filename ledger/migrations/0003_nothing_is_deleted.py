@@ -8,4 +8,4 @@ from ledger import walls
 class Migration(migrations.Migration):
     dependencies = [("ledger", "0002_walls")]
 
-    operations = [migrations.RunSQL(walls.KEPT, migrations.RunSQL.noop)]
+    operations = [migrations.RunSQL(walls.KEPT + walls.FROZEN_STEP, migrations.RunSQL.noop)]
