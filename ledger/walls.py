@@ -36,7 +36,7 @@ STEP_IDENTITY = (
     *("effect_key", "repeat_of_id", "duplicate_of_id"),
 )
 STEP_ARGS = (
-    *("tool", "tool_version_id", "tier", "args_text", "fingerprint"),
+    *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
     *("idempotency_key", "resource", "alternatives"),
 )
 KEEPS = (

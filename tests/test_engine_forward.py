@@ -225,6 +225,15 @@ def test_an_alternative_does_not_repeat_an_effect_that_another_step_holds(shop: 
     assert_verifies()
 
 
+def test_an_alternative_that_a_step_of_its_saga_has_done_is_asked_about(shop: Shop) -> None:
+    saga = shop.open(customer("one", "twin@example.com"))
+    work(lambda: states(saga)["one"] == "committed")
+    way = AlternativeProposal("crm.customer", {"email": "twin@example.com"})
+    shop.propose(saga, "two", "crm.broken", args={"id": "cus_of_nobody"}, alternatives=(way,))
+    work(lambda: states(saga)["two"] == "awaiting_approval")
+    assert_verifies()
+
+
 def test_an_alternative_holds_its_effect_from_then_on(shop: Shop) -> None:
     saga = shop.open(instead("taken@example.com"))
     work(lambda: states(saga)["instead"] == "committed")

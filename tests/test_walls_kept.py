@@ -39,6 +39,11 @@ def test_a_recorded_tool_is_not_rewritten(stage: Stage) -> None:
     assert "keeps its rows" in refused("UPDATE ledger_toolversion SET definition = '{}'")
 
 
+def test_the_args_are_frozen_in_both_their_forms(stage: Stage) -> None:
+    stage.charge(stage.saga())
+    assert "is frozen" in refused("UPDATE ledger_step SET args = '{}'")
+
+
 def test_a_definition_that_does_not_fit_its_digest_is_not_run(stage: Stage) -> None:
     stage.charge(stage.saga())
     recorded = ToolVersion.objects.get()

@@ -215,11 +215,20 @@ def _judged(
     must_ask = _must_ask(prepared, duplicate)
     forward = Direction.FORWARD
     verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=must_ask)
-    alternatives = [
-        replace(other, verdict=judge_variant(saga, view, other, forward, must_ask=must_ask).kind)
-        for other in prepared.alternatives
-    ]
+    alternatives = []
+    for other in prepared.alternatives:
+        why = must_ask or _twin_of(saga, other)
+        judged = judge_variant(saga, view, other, forward, must_ask=why)
+        alternatives.append(replace(other, verdict=judged.kind))
     return verdict, alternatives
+
+
+def _twin_of(saga: SagaRow, other: Variant) -> str:
+    """Why people are asked about an alternative that another step of its saga has done, or ''."""
+    if other.effect_key:
+        return ""
+    twin = storage.row(sql.TWIN, [saga.id, other.tool, other.fingerprint])
+    return f"It looks like a duplicate of step {twin.step_id!r} ({twin.state})." if twin else ""
 
 
 def _must_ask(prepared: Prepared, duplicate: Any | None) -> str:

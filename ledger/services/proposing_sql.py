@@ -33,6 +33,12 @@ SELECT 'previous', {_COLUMNS} FROM ledger_step s
         AND s.position = (SELECT step_count FROM ledger_saga WHERE id = %(saga)s::uuid)
 """  # noqa: S608 - the columns are ours
 
+TWIN = """
+SELECT step_id, state FROM ledger_step WHERE saga_id = %s AND tool = %s AND fingerprint = %s
+    AND state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+ORDER BY position LIMIT 1
+"""
+
 # Waits for a claim that is being committed right now, and then inserts nothing.
 CLAIM_EFFECT = """
 INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)
