@@ -3,7 +3,7 @@
 Plain SQL and no trigger library: the one that fits Django gives every trigger a switch
 (a session setting) that turns it off, and psql could then throw it
 (docs/decisions/0003-walls-in-plain-sql.md). `INSTALL` is what the migration runs;
-tests/test_walls.py proves that a database holds exactly this text.
+tests/test_proof_states.py proves that a database holds exactly this text.
 """
 
 from __future__ import annotations
