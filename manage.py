@@ -9,6 +9,7 @@ import os
 import sys
 
 from saga_console.home import HomeError
+from saga_console.parts import UnfitPart, check_redis
 from saga_console.servers import ensure_servers
 
 # These touch neither database nor queue, or (`up`) see to it themselves.
@@ -27,6 +28,9 @@ WITHOUT_SERVERS = {
     "version",
 }
 
+# Started alone they check themselves what `up` checks for its children (case C33).
+RINGS_AND_WORKS = {"relay", "worker"}
+
 
 def main(argv: list[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
@@ -35,7 +39,9 @@ def main(argv: list[str]) -> None:
     if command not in WITHOUT_SERVERS and not asks_for_help:
         try:
             ensure_servers()
-        except HomeError as error:
+            if command in RINGS_AND_WORKS:
+                check_redis(os.environ["REDIS_URL"])
+        except (HomeError, UnfitPart) as error:
             sys.exit(str(error))
     from django.core.management import execute_from_command_line  # noqa: PLC0415
 
