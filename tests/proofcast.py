@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -25,6 +22,7 @@ from psycopg.rows import dict_row
 from saga_console.home import Home
 from tests.running import Up, eventually, manage
 from tests.shop import AUTH, TOOLS
+from tests.slowwire import Wire
 
 # Quick times: a lease is the tool's timeout and five seconds more, whatever is set here.
 QUICK = {
@@ -32,7 +30,7 @@ QUICK = {
     "SAGA_PROBE_APART_S": "0.2",
     "SAGA_SHIFT_LEASE_S": "2",
     "SAGA_RING_GRACE_S": "1",
-    "SAGA_SHIFT_LINGER_S": "2",
+    "SAGA_SHIFT_LINGER_S": "0.3",
 }
 # One e-mail address is one step here, so that the target can be asked for exactly its effects.
 TOOL = """
@@ -76,63 +74,6 @@ def proof_tools(url: str) -> str:
         for name, more in (("customer", ""), ("once", once))
     ]
     return "\n".join([TOOLS, *mine]).replace("SHOP_URL", url)
-
-
-class Wire:
-    """A TCP relay on loopback. Requests pass at once; answers wait `delay_s`, or while held.
-
-    The target has done its work when its answer is held back, so whoever is killed, or
-    stopped, meanwhile leaves an effect that nobody has heard of.
-    """
-
-    def __init__(self, target: str) -> None:
-        host, port = target.removeprefix("http://").split(":")
-        self.upstream = (host, int(port))
-        self.delay_s = 0.0
-        self.held = 0
-        self._open = threading.Event()
-        self._open.set()
-        self._door = socket.create_server(("127.0.0.1", 0), backlog=256)
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._door.getsockname()[1]}"
-
-    def __enter__(self) -> Self:
-        """Hold every answer until the block ends."""
-        self.held = 0
-        self._open.clear()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.set()
-
-    def close(self) -> None:
-        self._open.set()
-        self._door.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._door.accept()
-                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
-
-    def _carry(self, client: socket.socket) -> None:
-        with suppress(OSError), client, closing(socket.create_connection(self.upstream)) as target:
-            there = threading.Thread(target=self._pump, args=(client, target, False), daemon=True)
-            there.start()
-            self._pump(target, client, True)
-
-    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
-        with suppress(OSError):
-            while piece := source.recv(65536):
-                if is_answer:
-                    self.held += 1
-                    time.sleep(self.delay_s)
-                    self._open.wait()
-                sink.sendall(piece)
-            sink.shutdown(socket.SHUT_WR)
 
 
 @dataclass
@@ -239,6 +180,15 @@ class Console:
         done = self.manage("verify_ledger")
         assert done.returncode == 0, done.stdout + done.stderr
 
+    def shifts_at_work(self) -> int:
+        """Shifts that are rung for or alive."""
+        with self.database() as saga:
+            found: Any = saga.execute(
+                "SELECT count(*) AS n FROM ledger_shift "
+                "WHERE ended_at IS NULL AND lease_until > clock_timestamp()"
+            ).fetchone()
+        return int(found["n"])
+
     # -- the target's own truth -----------------------------------------------------------
 
     def customers(self, email: str | None = None) -> list[dict[str, Any]]:
@@ -303,7 +253,8 @@ def console(stripe: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 
 @pytest.fixture(scope="session")
-def agent(console: Console) -> Agent:
+def prover(console: Console) -> Agent:
+    """The agent of the proofs."""
     return console.agent()
 
 

@@ -13,10 +13,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from tests.proofcast import Agent, Console, address, agent, console, step, wait_for_states
+from tests.proofcast import Agent, Console, address, step, wait_for_states
 from tests.running import eventually
-
-__all__ = ["agent", "console"]
 
 SAGAS, STEPS = 60, 5
 # The tool's timeout and five seconds: how long nobody may ask what a lost worker was doing.
@@ -28,9 +26,9 @@ REDRIVEN_WITHIN_S = LEASE_S + 13.0
 class Load:
     """Sagas of a few steps each, submitted from a thread of its own while the proof goes on."""
 
-    def __init__(self, console: Console, agent: Agent, sagas: int, steps: int) -> None:
+    def __init__(self, console: Console, prover: Agent, sagas: int, steps: int) -> None:
         self.console = console
-        self.agent = agent
+        self.prover = prover
         self.domain = f"@{address().partition('@')[0]}.example"
         self.sagas, self.steps = sagas, steps
         self.thread = threading.Thread(target=self._submit)
@@ -38,7 +36,7 @@ class Load:
     def _submit(self) -> None:
         for saga in range(self.sagas):
             emails = [f"{saga}-{n}{self.domain}" for n in range(self.steps)]
-            self.agent.open(*(step(f"s{n}", email) for n, email in enumerate(emails)))
+            self.prover.open(*(step(f"s{n}", email) for n, email in enumerate(emails)))
 
     def effects(self) -> Counter[str]:
         """How often each downstream key was applied, as the target itself has it."""
@@ -74,9 +72,9 @@ class Load:
 
 
 def test_kill_9_of_every_worker_and_relay_under_load_doubles_and_loses_nothing(
-    console: Console, agent: Agent
+    console: Console, prover: Agent
 ) -> None:
-    load = Load(console, agent, SAGAS, STEPS)
+    load = Load(console, prover, SAGAS, STEPS)
     console.wire.delay_s = 0.3  # every call is in doubt for this long: the effect is there
     try:
         load.thread.start()
@@ -96,44 +94,46 @@ def test_kill_9_of_every_worker_and_relay_under_load_doubles_and_loses_nothing(
     load.assert_ends_exactly_once(within_s=60)
 
 
-def test_a_killed_workers_step_is_driven_again_in_time(console: Console, agent: Agent) -> None:
+def test_a_killed_workers_step_is_driven_again_in_time(console: Console, prover: Agent) -> None:
     """Case C27. The effect is there and its answer is lost: it is found, and not repeated."""
     email = address()
     with console.wire as wire:
-        saga = agent.open(step("one", email))
+        saga = prover.open(step("one", email))
         eventually(lambda: wire.held > 0, "the call is out")
         console.kill("worker")
         killed_at = time.monotonic()
-    wait_for_states(agent, [saga], "committed", within_s=REDRIVEN_WITHIN_S)
+    wait_for_states(prover, [saga], "committed", within_s=REDRIVEN_WITHIN_S)
     assert time.monotonic() - killed_at < REDRIVEN_WITHIN_S
     assert len(console.customers(email)) == 1
-    kinds = agent.kinds(saga)
+    kinds = prover.kinds(saga)
     assert (kinds["attempt.started"], kinds["attempt.expired"]) == (1, 1)
 
 
 def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
-    console: Console, agent: Agent
+    console: Console, prover: Agent
 ) -> None:
     """Case P16: others found out meanwhile; its late answer is kept as evidence."""
     email = address()
     with console.wire as wire:
-        saga = agent.open(step("one", email))
+        saga = prover.open(step("one", email))
         eventually(lambda: wire.held > 0, "the call is out")
         stopped = worker_of(console, saga)
         os.kill(stopped, signal.SIGSTOP)
     try:
-        wait_for_states(agent, [saga], "committed", within_s=REDRIVEN_WITHIN_S)
-        assert "attempt.late" not in agent.kinds(saga)
+        wait_for_states(prover, [saga], "committed", within_s=REDRIVEN_WITHIN_S)
+        assert "attempt.late" not in prover.kinds(saga)
     finally:
         os.kill(stopped, signal.SIGCONT)
-    eventually(lambda: agent.kinds(saga)["attempt.late"] == 1, "the late answer is on the timeline")
-    kinds = agent.kinds(saga)
+    eventually(
+        lambda: prover.kinds(saga)["attempt.late"] == 1, "the late answer is on the timeline"
+    )
+    kinds = prover.kinds(saga)
     assert (kinds["attempt.started"], kinds["attempt.expired"], kinds["step.committed"]) == (
         1,
         1,
         1,
     )
-    assert agent.states(saga) == ["committed"]
+    assert prover.states(saga) == ["committed"]
     assert len(console.customers(email)) == 1
     console.assert_verifies()
 
@@ -151,8 +151,8 @@ def worker_of(console: Console, saga: str) -> int:
     return pid
 
 
-def test_a_postgres_that_restarts_under_load_stops_nothing(console: Console, agent: Agent) -> None:
-    load = Load(console, agent, 20, 3)
+def test_a_postgres_that_restarts_under_load_stops_nothing(console: Console, prover: Agent) -> None:
+    load = Load(console, prover, 20, 3)
     load.thread.start()
     load.thread.join()
     console.wire.delay_s = 0.2
@@ -176,21 +176,12 @@ def postmaster(console: Console) -> int:
     return int(lines[0]) if len(lines) >= 8 and lines[7].strip() == "ready" else 0
 
 
-def test_an_emptied_redis_loses_no_step(console: Console, agent: Agent) -> None:
+def test_an_emptied_redis_loses_no_step(console: Console, prover: Agent) -> None:
     """Case P7: no shift is at work, and the one bell that was rung is gone."""
-    eventually(lambda: not shifts_at_work(console), "every shift has ended")
+    eventually(lambda: not console.shifts_at_work(), "every shift has ended")
     with console.redis() as redis, console.wire:
-        sagas = [agent.open(step("one", address())) for _ in range(5)]
+        sagas = [prover.open(step("one", address())) for _ in range(5)]
         redis.flushall()
-    wait_for_states(agent, sagas, "committed", within_s=20)
-    emails = [agent.saga(saga)["steps"][0]["args"]["email"] for saga in sagas]
+    wait_for_states(prover, sagas, "committed", within_s=20)
+    emails = [prover.saga(saga)["steps"][0]["args"]["email"] for saga in sagas]
     assert [len(console.customers(email)) for email in emails] == [1] * 5
-
-
-def shifts_at_work(console: Console) -> int:
-    with console.database() as saga:
-        found: Any = saga.execute(
-            "SELECT count(*) AS n FROM ledger_shift "
-            "WHERE ended_at IS NULL AND lease_until > clock_timestamp()"
-        ).fetchone()
-    return int(found["n"])

@@ -13,9 +13,7 @@ from typing import Any
 
 import httpx
 
-from tests.proofcast import Agent, Console, address, agent, console, step, wait_for_states
-
-__all__ = ["agent", "console"]
+from tests.proofcast import Agent, Console, address, step, wait_for_states
 
 # One client process: its threads post one body at one moment of the wall clock.
 CLIENT = """
@@ -66,20 +64,20 @@ def told(answers: Sequence[httpx.Response]) -> list[tuple[int, str]]:
     return [(a.status_code, a.headers.get("Idempotent-Replayed", "")) for a in answers]
 
 
-def test_fifty_threads_with_one_step_make_one_effect(console: Console, agent: Agent) -> None:
-    saga, email = agent.open(), address()
-    answers = ask_at_once([(agent, saga, step("one", email))] * THREADS)
+def test_fifty_threads_with_one_step_make_one_effect(console: Console, prover: Agent) -> None:
+    saga, email = prover.open(), address()
+    answers = ask_at_once([(prover, saga, step("one", email))] * THREADS)
     assert len(answers) == THREADS
     assert_one_was_accepted(told(answers))
-    wait_for_states(agent, [saga], "committed")
+    wait_for_states(prover, [saga], "committed")
     assert len(console.customers(email)) == 1
-    assert agent.kinds(saga)["step.proposed"] == 1
+    assert prover.kinds(saga)["step.proposed"] == 1
 
 
-def test_four_processes_with_one_step_make_one_effect(console: Console, agent: Agent) -> None:
-    saga, email = agent.open(), address()
+def test_four_processes_with_one_step_make_one_effect(console: Console, prover: Agent) -> None:
+    saga, email = prover.open(), address()
     url = f"{console.url}/api/v1/sagas/{saga}/steps"
-    words = [url, agent.token, json.dumps(step("one", email)), str(time.time() + 1.5), "13"]
+    words = [url, prover.token, json.dumps(step("one", email)), str(time.time() + 1.5), "13"]
     clients = [
         subprocess.Popen([sys.executable, "-c", CLIENT, *words], stdout=subprocess.PIPE)
         for _ in range(4)
@@ -89,16 +87,16 @@ def test_four_processes_with_one_step_make_one_effect(console: Console, agent: A
     ]
     assert len(answers) == 4 * 13
     assert_one_was_accepted(answers)
-    wait_for_states(agent, [saga], "committed")
+    wait_for_states(prover, [saga], "committed")
     assert len(console.customers(email)) == 1
-    assert agent.kinds(saga)["step.proposed"] == 1
+    assert prover.kinds(saga)["step.proposed"] == 1
 
 
 def test_two_sagas_of_two_agents_with_one_effect_key_make_one_effect(
-    console: Console, agent: Agent
+    console: Console, prover: Agent
 ) -> None:
     other, email = console.agent("other"), address()
-    sagas = [(agent, agent.open()), (other, other.open())]
+    sagas = [(prover, prover.open()), (other, other.open())]
     asked = [
         (who, saga, step(f"{name}-{n % 5}", email, "proof.once"))
         for n in range(THREADS // 2)
@@ -108,7 +106,7 @@ def test_two_sagas_of_two_agents_with_one_effect_key_make_one_effect(
     assert len(answers) == THREADS
     assert Counter(status for status, _ in told(answers))[202] == 1
     assert {status for status, _ in told(answers)} <= {200, 202, 409}
-    proposed = [agent.kinds(sagas[0][1]), other.kinds(sagas[1][1])]
+    proposed = [prover.kinds(sagas[0][1]), other.kinds(sagas[1][1])]
     assert sum(kinds["step.proposed"] for kinds in proposed) == 1
     eventually_one(console, email)
     console.assert_verifies()

@@ -13,10 +13,8 @@ import psycopg
 import pytest
 
 from ledger.walls import REFUSED
-from tests.proofcast import Agent, Console, address, agent, console, step, wait_for_states
+from tests.proofcast import Agent, Console, address, step, wait_for_states
 from tests.shop import AUTH
-
-__all__ = ["agent", "console"]
 
 CALL_OUT = """
 INSERT INTO ledger_attempt (id, step_id, direction, alternative, fence, token, idempotency_key,
@@ -79,26 +77,26 @@ FORGERIES = {
 
 
 @pytest.fixture(scope="module")
-def cast(console: Console, agent: Agent) -> str:
+def cast(console: Console, prover: Agent) -> str:
     """A ledger with something of everything: ended, running, waiting, approved, anchored.
 
     The id of the saga that waits for a person."""
-    ended = agent.open(step("one", address()))
-    wait_for_states(agent, [ended], "committed")
-    agent.client.post(f"sagas/{ended}/complete").raise_for_status()
-    decided, waiting = refund(console, agent), refund(console, agent)
+    ended = prover.open(step("one", address()))
+    wait_for_states(prover, [ended], "committed")
+    prover.client.post(f"sagas/{ended}/complete").raise_for_status()
+    decided, waiting = refund(console, prover), refund(console, prover)
     ana = console.operator("ana")
     request = ana.client.get("approvals", params={"state": "pending"}).json()["items"][-1]
     assert request["saga_id"] == decided
     yes = {"reason": "seen", "args_digest": request["args_digest"]}
     ana.client.post(f"approvals/{request['id']}/approve", json=yes).raise_for_status()
-    wait_for_states(agent, [decided], "committed")
-    assert agent.states(waiting) == ["awaiting_approval"]
+    wait_for_states(prover, [decided], "committed")
+    assert prover.states(waiting) == ["awaiting_approval"]
     console.anchor()
     return waiting
 
 
-def refund(console: Console, agent: Agent) -> str:
+def refund(console: Console, prover: Agent) -> str:
     """A saga that refunds a new payment; the default policy holds it."""
     paid = httpx.post(
         f"{console.stripe}/v1/charges",
@@ -107,7 +105,7 @@ def refund(console: Console, agent: Agent) -> str:
         timeout=10,
     ).json()["id"]
     args = {"charge": paid, "amount": 100}
-    return agent.open({"step_id": "refund", "tool": "payments.refund", "args": args})
+    return prover.open({"step_id": "refund", "tool": "payments.refund", "args": args})
 
 
 def test_the_application_is_no_superuser_and_cannot_become_one(console: Console) -> None:
@@ -129,9 +127,11 @@ def test_the_applications_own_role_is_refused(console: Console, what: str) -> No
     assert caught.value.sqlstate == REFUSED, caught.value
 
 
-def test_after_every_refusal_nothing_has_changed(console: Console, agent: Agent, cast: str) -> None:
-    assert agent.states(cast) == ["awaiting_approval"]
-    charge = agent.saga(cast)["steps"][0]["args"]["charge"]
+def test_after_every_refusal_nothing_has_changed(
+    console: Console, prover: Agent, cast: str
+) -> None:
+    assert prover.states(cast) == ["awaiting_approval"]
+    charge = prover.saga(cast)["steps"][0]["args"]["charge"]
     assert console.refunds(charge) == []
     console.assert_verifies()
 
@@ -226,11 +226,11 @@ ROWS = {
 
 @pytest.mark.parametrize("forgeries", [CHANGED, CUT, ROWS], ids=["changed", "cut", "rows"])
 def test_what_a_superuser_does_is_named_with_its_saga_and_entry(
-    console: Console, agent: Agent, forgeries: dict[str, Forgery]
+    console: Console, prover: Agent, forgeries: dict[str, Forgery]
 ) -> None:
-    sagas = {what: agent.open(step("one", address())) for what in forgeries}
-    wait_for_states(agent, list(sagas.values()), "committed")
-    heads = {what: agent.entries(saga)[-1]["seq"] for what, saga in sagas.items()}
+    sagas = {what: prover.open(step("one", address())) for what in forgeries}
+    wait_for_states(prover, list(sagas.values()), "committed")
+    heads = {what: prover.entries(saga)[-1]["seq"] for what, saga in sagas.items()}
     console.anchor()
     with tampering(console) as superuser:
         for what, forgery in forgeries.items():
@@ -243,9 +243,9 @@ def test_what_a_superuser_does_is_named_with_its_saga_and_entry(
         assert named in told, f"{what}: {named!r} is not in\n{told}"
 
 
-def test_a_head_taken_out_of_an_anchor_is_named(console: Console, agent: Agent) -> None:
-    saga = agent.open(step("one", address()))
-    wait_for_states(agent, [saga], "committed")
+def test_a_head_taken_out_of_an_anchor_is_named(console: Console, prover: Agent) -> None:
+    saga = prover.open(step("one", address()))
+    wait_for_states(prover, [saga], "committed")
     console.anchor()
     with tampering(console) as superuser:
         found: Any = superuser.execute("SELECT max(id) AS id FROM ledger_checkpoint").fetchone()
