@@ -21,9 +21,7 @@ DIRECTION_TONE = {"compensate": "back", "correct": "back"}
 
 def saga_list(request: HttpRequest) -> HttpResponse:
     """Search and filters live in the URL, so that a view of the list can be shared."""
-    given = {name: request.GET.get(name, "") for name in ("q", "state", "agent")}
-    # Postgres keeps no NUL, so nothing that is looked for has one.
-    asked = {name: text.replace("\0", "").strip() for name, text in given.items()}
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "state", "agent")}
     if asked["state"] not in set(SagaState):
         asked["state"] = ""
     page = pages_sagas.find_sagas(
