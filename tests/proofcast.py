@@ -7,7 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -235,6 +235,18 @@ class Console:
         for pid in found.values():
             os.kill(pid, signal.SIGKILL)
         return found
+
+    @contextmanager
+    def stopped_workers(self) -> Iterator[None]:
+        """Nobody hears the bell meanwhile."""
+        pids = list(self.children("worker").values())
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
         self.up.stop()

@@ -20,6 +20,7 @@ class Wire:
         host, port = target.removeprefix("http://").split(":")
         self.upstream = (host, int(port))
         self.delay_s = 0.0
+        self.loses = False  # a request that comes meanwhile never arrives, and is never answered
         self.held = 0
         self._open = threading.Event()
         self._open.set()
@@ -50,10 +51,19 @@ class Wire:
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
+        if self.loses:
+            self._lose(client)
+            return
         with suppress(OSError), client, closing(socket.create_connection(self.upstream)) as target:
             there = threading.Thread(target=self._pump, args=(client, target, False), daemon=True)
             there.start()
             self._pump(target, client, True)
+
+    def _lose(self, client: socket.socket) -> None:
+        with client:
+            self.held += 1
+            while self.loses:
+                time.sleep(0.02)
 
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
         with suppress(OSError):

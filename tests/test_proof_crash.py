@@ -177,11 +177,38 @@ def postmaster(console: Console) -> int:
 
 
 def test_an_emptied_redis_loses_no_step(console: Console, prover: Agent) -> None:
-    """Case P7: no shift is at work, and the one bell that was rung is gone."""
+    """Cases P7 and P8: the one bell was rung, nobody has heard it, and it is gone."""
     eventually(lambda: not console.shifts_at_work(), "every shift has ended")
-    with console.redis() as redis, console.wire:
-        sagas = [prover.open(step("one", address())) for _ in range(5)]
+    emails = [address() for _ in range(5)]
+    with console.redis() as redis, console.stopped_workers():
+        sagas = [prover.open(step("one", email)) for email in emails]
+        eventually(lambda: console.shifts_at_work() > 0, "the relay has rung")
         redis.flushall()
     wait_for_states(prover, sagas, "committed", within_s=20)
-    emails = [prover.saga(saga)["steps"][0]["args"]["email"] for saga in sagas]
     assert [len(console.customers(email)) for email in emails] == [1] * 5
+
+
+def test_a_worker_that_wakes_into_the_next_attempt_cannot_speak_for_it(
+    console: Console, prover: Agent
+) -> None:
+    """Rule 5.5: its request never arrived, others have looked twice and sent it again. What it
+    says about its own attempt is evidence, and nothing about the one that is out now."""
+    email = address()
+    console.wire.held, console.wire.loses = 0, True
+    try:
+        saga = prover.open(step("one", email))
+        eventually(lambda: console.wire.held > 0, "the call is out")
+        stopped = worker_of(console, saga)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            console.wire.loses, console.wire.delay_s = False, 1.0
+            eventually(lambda: prover.kinds(saga)["attempt.started"] == 2, "it is sent again")
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        wait_for_states(prover, [saga], "committed", within_s=REDRIVEN_WITHIN_S)
+    finally:
+        console.wire.loses, console.wire.delay_s = False, 0.0
+    told = [entry["kind"] for entry in prover.entries(saga)]
+    second = len(told) - told[::-1].index("attempt.started")
+    assert told[second:] == ["attempt.late", "step.committed"]
+    assert len(console.customers(email)) == 1

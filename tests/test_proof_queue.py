@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,19 +19,6 @@ from ledger.outbox import QUEUE
 from saga_console.home import BASE_DIR
 from tests.proofcast import Agent, Console, address, step, wait_for_states
 from tests.running import eventually
-
-
-@contextmanager
-def stopped_workers(console: Console) -> Iterator[None]:
-    """Nobody hears the bell meanwhile."""
-    pids = list(console.children("worker").values())
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
 
 
 def shift_of(console: Console, saga: str) -> str:
@@ -99,7 +82,7 @@ def test_a_job_is_json_and_carries_the_name_of_a_shift_alone(
     console: Console, prover: Agent
 ) -> None:
     secret = address()
-    with console.redis() as redis, stopped_workers(console):
+    with console.redis() as redis, console.stopped_workers():
         saga = prover.open(step("one", secret))
         queue = Queue(QUEUE, connection=redis, serializer=JSONSerializer)
         eventually(lambda: queue.get_job_ids() != [], "the relay has rung", 20)

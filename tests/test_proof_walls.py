@@ -28,6 +28,17 @@ UPDATE approvals_approval SET state = 'approved', ended_at = now(), decided_at =
     yes_until = now() + interval '1 day' WHERE state = 'pending'
 """
 
+REWOUND = """
+UPDATE ledger_step SET state = 'queued', executed_at = NULL, executed_seq = NULL,
+    result_text = NULL, finished_at = NULL WHERE saga_id = %s
+"""
+OWED = """
+INSERT INTO ledger_outboxmessage (step_id, kind, direction, saga_fence, tool, agent, saga_id,
+    resource, round, negatives, due_at, created_at, parked_why)
+SELECT id, 'run', 'forward', 0, tool, 'prover', saga_id, '', 0, 0, now(), now(), ''
+FROM ledger_step WHERE saga_id = %s
+"""
+
 
 def of_committed(change: str) -> str:
     return f"UPDATE ledger_step SET {change} WHERE state = 'committed'"
@@ -151,11 +162,14 @@ def tampering(console: Console) -> Iterator[psycopg.Connection[dict[str, Any]]]:
         superuser.execute("SET session_replication_role = replica")
         for table in KEPT:
             superuser.execute(f"CREATE TEMP TABLE kept_{table} AS TABLE {table}")
-        yield superuser
-        with superuser.transaction():
-            for table in KEPT:
-                superuser.execute(f"DELETE FROM {table}")
-                superuser.execute(f"INSERT INTO {table} TABLE kept_{table}")
+        try:
+            yield superuser
+        finally:
+            superuser.execute("SET session_replication_role = replica")
+            with superuser.transaction():
+                for table in KEPT:
+                    superuser.execute(f"DELETE FROM {table}")
+                    superuser.execute(f"INSERT INTO {table} TABLE kept_{table}")
 
 
 def faults(console: Console) -> str:
@@ -274,3 +288,20 @@ def test_a_decision_that_was_changed_or_taken_away_is_named(
     assert f"saga {found['saga_id']}, entry " in told
     assert f"decision {found['id']} has " in told
     assert said in told
+
+
+def test_a_committed_step_that_is_rewound_behind_the_ledger_does_not_run_again(
+    console: Console, prover: Agent
+) -> None:
+    """The record of its key is the second wall: `executed` is final, whatever the step says."""
+    email = address()
+    saga = prover.open(step("one", email))
+    wait_for_states(prover, [saga], "committed")
+    with tampering(console) as superuser:
+        superuser.execute(REWOUND, [saga])
+        superuser.execute("SET session_replication_role = origin")  # and so the workers are woken
+        superuser.execute(OWED, [saga])
+        wait_for_states(prover, [saga], "stuck")
+        kinds = prover.kinds(saga)
+    assert (kinds["step.refused"], kinds["attempt.started"]) == (1, 1)
+    assert len(console.customers(email)) == 1
