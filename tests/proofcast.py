@@ -277,3 +277,23 @@ def wait_for_states(agent: Agent, sagas: list[str], *states: str, within_s: floa
         return all(set(agent.states(saga)) <= set(states) for saga in sagas)
 
     eventually(are_there, f"every step {' or '.join(states)}", within_s)
+
+
+def refund(console: Console, prover: Agent) -> str:
+    """A saga that refunds a new payment; the default policy holds it for an approver."""
+    paid = httpx.post(
+        f"{console.stripe}/v1/charges",
+        headers={"Authorization": AUTH},
+        data={"amount": "5000", "currency": "eur", "source": "pm_card_visa"},
+        timeout=10,
+    ).json()["id"]
+    args = {"charge": paid, "amount": 100}
+    return prover.open({"step_id": "refund", "tool": "payments.refund", "args": args})
+
+
+def approve(person: Agent, saga: str) -> None:
+    """A person says yes to what waits in a saga."""
+    waiting = person.client.get("approvals", params={"state": "pending"}).json()["items"]
+    (request,) = [one for one in waiting if one["saga_id"] == saga]
+    yes = {"reason": "seen", "args_digest": request["args_digest"]}
+    person.client.post(f"approvals/{request['id']}/approve", json=yes).raise_for_status()

@@ -158,12 +158,28 @@ def test_a_postgres_that_restarts_under_load_stops_nothing(console: Console, pro
     console.wire.delay_s = 0.2
     try:
         load.wait_for_effects(10)
-        before = postmaster(console)
-        os.kill(before, signal.SIGINT)
-        eventually(lambda: postmaster(console) not in (0, before), "the keeper starts it again")
+        restart_postgres(console)
     finally:
         console.wire.delay_s = 0.0
     load.assert_ends_exactly_once(within_s=40)
+
+
+def test_a_worker_that_rested_while_postgres_restarted_works_again(
+    console: Console, prover: Agent
+) -> None:
+    """Nobody was there to notice: the connections of both workers are dead when work comes."""
+    eventually(lambda: not console.shifts_at_work(), "every shift has ended")
+    restart_postgres(console)
+    emails = [address() for _ in range(4)]
+    sagas = [prover.open(step("one", email)) for email in emails]
+    wait_for_states(prover, sagas, "committed", within_s=20)
+    assert [len(console.customers(email)) for email in emails] == [1] * 4
+
+
+def restart_postgres(console: Console) -> None:
+    before = postmaster(console)
+    os.kill(before, signal.SIGINT)
+    eventually(lambda: postmaster(console) not in (0, before), "the keeper starts it again")
 
 
 def postmaster(console: Console) -> int:

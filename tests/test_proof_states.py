@@ -176,7 +176,7 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
 def test_a_changed_wall_comes_with_a_migration(app: str, source: Any) -> None:
     """A database that was migrated before the change would keep the old wall."""
     found = MigrationLoader(None).disk_migrations.items()
-    mine = {name: inspect.getsource(type(made)) for (label, name), made in found if label == app}
-    newest = max(name for name, source in mine.items() if "walls." in source)
+    texts = {name: inspect.getsource(type(made)) for (label, name), made in found if label == app}
+    newest = max(name for name, text in texts.items() if "walls." in text)
     digest = hashlib.sha256(source.INSTALL.encode()).hexdigest()
     assert (newest, digest) == INSTALLED[app]
