@@ -21,7 +21,8 @@ from psycopg.rows import dict_row
 
 from saga_console.home import Home
 from tests.running import Up, eventually, manage
-from tests.shop import AUTH, TOOLS
+from tests.shop import AUTH
+from tests.shop import TOOLS as SHOP_TOOLS
 from tests.slowwire import Wire
 
 # Quick times: a lease is the tool's timeout and five seconds more, whatever is set here.
@@ -32,48 +33,9 @@ QUICK = {
     "SAGA_RING_GRACE_S": "1",
     "SAGA_SHIFT_LINGER_S": "0.3",
 }
-# One e-mail address is one step here, so that the target can be asked for exactly its effects.
-TOOL = """
-[tools."proof.{name}"]
-version = "1"
-tier = "compensatable"
-blast_radius = "low"
-timeout_s = 2
-settle_s = 1
-retries = 10
-{more}
-[tools."proof.{name}".args]
-type = "object"
-required = ["email"]
-properties.email.type = "string"
-properties.name.type = "string"
-[tools."proof.{name}".execute]
-method = "POST"
-url = "SHOP_URL/v1/customers"
-headers = {{ Authorization = "env:SHOP_AUTH" }}
-form = {{ email = "{{args.email}}", "metadata[saga_key]" = "{{idempotency_key}}" }}
-[tools."proof.{name}".compensate]
-method = "DELETE"
-url = "SHOP_URL/v1/customers/{{result.id}}"
-headers = {{ Authorization = "env:SHOP_AUTH" }}
-"""
-PROBE = """
-[tools."proof.{name}".probe]
-method = "GET"
-url = "SHOP_URL/v1/customers?email={{args.email}}&limit=100"
-headers = {{ Authorization = "env:SHOP_AUTH" }}
-match = "data[?metadata.saga_key == {{idempotency_key}}] | [0]"
-"""
-
-
-def proof_tools(url: str) -> str:
-    """The shop's tools, and two whose probe asks for one address alone."""
-    once = 'effect_key = "customer:{args.email}"'
-    mine = [
-        TOOL.format(name=name, more=more) + PROBE.format(name=name)
-        for name, more in (("customer", ""), ("once", once))
-    ]
-    return "\n".join([TOOLS, *mine]).replace("SHOP_URL", url)
+PROOF_TOOLS = SHOP_TOOLS + (Path(__file__).parent / "data" / "proof.toml").read_text(
+    encoding="utf-8"
+)
 
 
 @dataclass
@@ -138,7 +100,7 @@ class Console:
         self.stripe = stripe
         self.wire = Wire(stripe)
         tools = home.parent / f"{home.name}-tools.toml"
-        tools.write_text(proof_tools(self.wire.url), encoding="utf-8")
+        tools.write_text(PROOF_TOOLS.replace("SHOP_URL", self.wire.url), encoding="utf-8")
         self.env = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.env.items():
@@ -188,6 +150,15 @@ class Console:
                 "WHERE ended_at IS NULL AND lease_until > clock_timestamp()"
             ).fetchone()
         return int(found["n"])
+
+    def shifts_by_worker(self) -> dict[int, int]:
+        """How many shifts each worker's process has begun."""
+        with self.database() as saga:
+            rows = saga.execute(
+                "SELECT split_part(worker, ':', 2)::int AS pid, count(*) AS shifts "
+                "FROM ledger_shift WHERE started_at IS NOT NULL GROUP BY 1"
+            ).fetchall()
+        return {row["pid"]: row["shifts"] for row in rows}
 
     # -- the target's own truth -----------------------------------------------------------
 

@@ -168,7 +168,14 @@ def test_a_worker_that_rested_while_postgres_restarted_works_again(
     console: Console, prover: Agent
 ) -> None:
     """Nobody was there to notice: the connections of both workers are dead when work comes."""
-    eventually(lambda: not console.shifts_at_work(), "every shift has ended")
+
+    def have_all_worked() -> bool:
+        """RQ wakes the worker that has waited longest, so they take turns."""
+        wait_for_states(prover, [prover.open(step("one", address()))], "committed")
+        eventually(lambda: not console.shifts_at_work(), "every shift has ended")
+        return console.shifts_by_worker().keys() >= set(console.children("worker").values())
+
+    eventually(have_all_worked, "both workers have a connection")
     restart_postgres(console)
     emails = [address() for _ in range(4)]
     sagas = [prover.open(step("one", email)) for email in emails]

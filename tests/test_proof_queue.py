@@ -115,7 +115,7 @@ def test_a_shift_runs_in_its_workers_own_process_and_connection(
     with console.wire as wire:
         saga = prover.open(step("one", address()))
         eventually(lambda: wire.held > 0, "the call is out")
-        at_work = shifts_by_worker(console)
+        at_work = console.shifts_by_worker()
         assert [forked(pid) for pid in workers.values()] == [[], []]
     wait_for_states(prover, [saga], "committed")
     before = backends(console)
@@ -123,20 +123,10 @@ def test_a_shift_runs_in_its_workers_own_process_and_connection(
         time.sleep(0.6)  # longer than a shift lingers: the next step is another shift's
         saga = prover.open(step("one", address()))
         wait_for_states(prover, [saga], "committed")
-    after = shifts_by_worker(console)
+    after = console.shifts_by_worker()
     assert after.keys() <= {*workers.values(), *at_work}
     assert sum(after.values()) >= sum(at_work.values()) + 4
     assert before & backends(console)
-
-
-def shifts_by_worker(console: Console) -> dict[int, int]:
-    """How many shifts each worker's process has begun."""
-    with console.database() as saga:
-        rows = saga.execute(
-            "SELECT split_part(worker, ':', 2)::int AS pid, count(*) AS shifts "
-            "FROM ledger_shift WHERE started_at IS NOT NULL GROUP BY 1"
-        ).fetchall()
-    return {row["pid"]: row["shifts"] for row in rows}
 
 
 def forked(pid: int) -> list[str]:
