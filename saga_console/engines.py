@@ -153,7 +153,10 @@ class Postgres:
         return len(lines) >= 8 and lines[7].strip() == "ready"
 
     def furnish(self) -> None:
-        """The application's role is no superuser: it cannot switch triggers off."""
+        """The application's role is no superuser: no session setting switches its triggers off.
+
+        It owns its tables, though, and so could alter them on purpose (decision 0003).
+        """
         url = self.home.database_url_as("postgres", "postgres")
         with psycopg.connect(url, autocommit=True) as connection:
             role = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'saga'")
