@@ -21,7 +21,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from saga_console.locks import locked
+
 ACCOUNT = "saga-db"
+# Root's own, and nobody else may write there: who could, could choose what the servers run.
+SHELF = Path("/var/lib/saga-console")
 _PR_SET_PDEATHSIG = 1
 # Bits of /proc/self/status, from linux/capability.h. Reading is enough where it can be had;
 # Docker's default set has only the wider one.
@@ -45,9 +49,14 @@ def server_account() -> pwd.struct_passwd:
     """The account that owns the embedded servers and their files."""
     if not is_root():
         return pwd.getpwuid(os.geteuid())
-    try:
+    with suppress(KeyError):
         return pwd.getpwnam(ACCOUNT)
-    except KeyError:
+    # Two keepers start side by side, and two useradd at once both succeed, the second with
+    # another number than the first: then the first server's files belong to nobody.
+    SHELF.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with locked(SHELF / "account.lock"):
+        with suppress(KeyError):
+            return pwd.getpwnam(ACCOUNT)
         return _create_account()
 
 

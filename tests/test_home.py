@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import signal
 import stat
@@ -154,6 +155,38 @@ def test_the_application_role_cannot_switch_triggers_off(
         assert connection.execute(facts).fetchone() == ("off", "on")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SET session_replication_role = 'replica'")
+
+
+ASK_FOR_THE_ACCOUNT = """
+import sys
+from saga_console import accounts
+accounts.ACCOUNT = sys.argv[1]
+sys.stdin.readline()
+print(accounts.server_account().pw_uid)
+"""
+
+
+def test_two_keepers_that_start_at_once_agree_on_the_servers_account() -> None:
+    """useradd twice at once succeeds twice, with two numbers; the first one then owns files."""
+    name = f"saga-t{os.getpid()}"
+    argv = [sys.executable, "-c", ASK_FOR_THE_ACCOUNT, name]
+    asking = [
+        subprocess.Popen(
+            argv, cwd=BASE_DIR, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for _ in range(6)
+    ]
+    try:
+        for one in asking:
+            assert one.stdin
+            one.stdin.write("now\n")
+            one.stdin.flush()
+        numbers = {one.communicate(timeout=60)[0].strip() for one in asking}
+        expected = pwd.getpwnam(name).pw_uid if accounts.is_root() else os.geteuid()
+        assert numbers == {str(expected)}
+    finally:
+        if accounts.is_root():
+            subprocess.run(["userdel", name], check=False)
 
 
 def test_a_deep_home_has_its_sockets_in_a_short_folder(tmp_path: Path) -> None:
