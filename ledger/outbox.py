@@ -19,7 +19,7 @@ from django.db import InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
 from ledger.gate import gate
-from ledger.listening import drain, listen, wait_for_notify
+from ledger.listening import LOST, drain, listen, wait_for_notify
 from ledger.services import checkpoints, shifts, sweeping
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def run_forever(is_stopping: Callable[[], bool]) -> None:
     while not is_stopping():
         try:
             turn.turn()
-        except (OperationalError, InterfaceError, OSError) as error:
+        except LOST as error:
             logger.warning("the database did not answer (%s); trying again", error)
             turn.forget_connections()
             time.sleep(POLL_S)

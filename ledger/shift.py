@@ -20,7 +20,7 @@ import psycopg
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
-from ledger.listening import drain, listen
+from ledger.listening import LOST, drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
 from ledger.services.claiming import Assignment, claim
@@ -66,7 +66,7 @@ class ShiftLoop:
             while not self._is_over():
                 try:
                     self._turn(pool)
-                except (OperationalError, InterfaceError):
+                except LOST:
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)

@@ -92,6 +92,11 @@ class Book:
             mine.append(line)
             return line
 
+    def take(self, line: dict[str, Any]) -> None:
+        """A line of another book, as it was read there."""
+        self.lines.append(line)
+        self._by_key.setdefault(line["key"], []).append(line)
+
     def find(self, key: str, noun: str = "", kind: str = "") -> list[dict[str, Any]]:
         with self._lock:
             return [

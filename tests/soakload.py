@@ -36,7 +36,6 @@ class World:
 
     url: str
     book: str
-    is_over: Callable[[], bool]
     # (saga, step_id) -> the tool and the state that the first answer told.
     promised: dict[tuple[str, str], str] = field(default_factory=dict)
     sagas: list[str] = field(default_factory=list)
@@ -52,8 +51,9 @@ class World:
 class Caller:
     """A token, and the patience to ask until there is an answer."""
 
-    def __init__(self, world: World, token: str, seed: int) -> None:
+    def __init__(self, world: World, token: str, seed: int, is_over: Callable[[], bool]) -> None:
         self.world = world
+        self.is_over = is_over
         self.dice = random.Random(seed)
         self.client = httpx.Client(
             base_url=f"{world.url}/api/v1/",
@@ -87,14 +87,10 @@ class NoAnswer(Exception):
 class Agent(Caller):
     """It forgets what it has asked, and asks again; it rewords; it wants what another has."""
 
-    def __init__(self, world: World, token: str, seed: int, pause_s: float) -> None:
-        super().__init__(world, token, seed)
-        self.name = f"agent-{seed}"
-        self.pause_s = pause_s
-        self.tasks = 0
+    name, tasks, pause_s = "", 0, 1.0
 
     def run(self) -> None:
-        while not self.world.is_over():
+        while not self.is_over():
             try:
                 self.one_task()
             except NoAnswer:
@@ -141,7 +137,7 @@ class Agent(Caller):
         """A promise is a promise from the first answer that makes it."""
         self.world.counts["asked"] += 1
         told = answer.json()
-        kind = told.get("type", "").rpartition(":")[2]
+        kind = told.get("type", "").rpartition("/")[2]
         if answer.status_code in (200, 202) or kind == "step-in-flight":
             step = told if "step_id" in told else told.get("step", {})
             if step.get("effect_of") or step.get("saga_id") not in (None, saga):
@@ -156,7 +152,7 @@ class Agent(Caller):
     def _note_reworded(self, saga: str, step_id: str, answer: httpx.Response) -> None:
         """Refused, unless a person has just asked for a change or nothing was there before."""
         self.world.counts["reworded"] += 1
-        kind = answer.json().get("type", "").rpartition(":")[2]
+        kind = answer.json().get("type", "").rpartition("/")[2]
         if (saga, step_id) in self.world.promised and answer.status_code == 200:
             self.world.wrong.append(f"reworded args were answered as a replay: {answer.text[:300]}")
         self.world.counts[f"reworded: {kind or answer.status_code}"] += 1
@@ -177,7 +173,7 @@ class Approver(Caller):
     """A person with an inbox."""
 
     def run(self) -> None:
-        while not self.world.is_over():
+        while not self.is_over():
             time.sleep(self.dice.uniform(0.5, 1.5))
             try:
                 self.once()
@@ -206,12 +202,10 @@ class Approver(Caller):
 class Oncall(Caller):
     """Somebody who looks at the target, and then says what is so."""
 
-    def __init__(self, world: World, token: str, seed: int) -> None:
-        super().__init__(world, token, seed)
-        self.since: dict[str, float] = {}
+    since: dict[str, float] = {}
 
     def run(self) -> None:
-        while not self.world.is_over():
+        while not self.is_over():
             time.sleep(2)
             try:
                 self.once()

@@ -66,4 +66,6 @@ def test_whatever_happens_nothing_is_lost_doubled_or_unseen(console: type[Consol
         suppress_health_check=list(HealthCheck),
         phases=PHASES,
     )
+    console.seen.clear()
     run_state_machine_as_test(console, settings=wanted)
+    print(console.seen.most_common())
