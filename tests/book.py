@@ -72,6 +72,11 @@ class Book:
             self.faults[found] += bool(found)
             return found
 
+    def pauses(self) -> tuple[float, float]:
+        """How long this request takes, before its effect and after it."""
+        with self._lock:
+            return self._dice.uniform(0, self.slow_s), self._dice.uniform(0, self.slow_s)
+
     def write(self, kind: str, noun: str, sent: Mapping[str, Any], key: str) -> dict[str, Any]:
         """Book it, or at the deduping target find what the key was used for."""
         with self._lock:
@@ -117,7 +122,8 @@ class _Clerk(BaseHTTPRequestHandler):
         _, kind, noun = urlsplit(self.path).path.split("/")
         book = self.server.book
         fault = book.fault()
-        time.sleep(book.slow_s)
+        before_s, after_s = book.pauses()
+        time.sleep(before_s)
         if fault == "before":
             self._reset()
         elif fault == "busy":
@@ -126,6 +132,7 @@ class _Clerk(BaseHTTPRequestHandler):
             self._answer(422, {"error": "never"})
         else:
             line = book.write(kind, noun, sent, self.headers["Idempotency-Key"] or sent["key"])
+            time.sleep(after_s)
             if fault == "after":
                 self._reset()
             elif fault == "garbled":

@@ -43,7 +43,8 @@ QUICK = {
     "LOG_LEVEL": "WARNING",
 }
 # What the target does to a request, for each of them, as long as the beating goes on.
-ODDS = {"before": 0.01, "after": 0.02, "busy": 0.02, "garbled": 0.005}
+# Its calls take half a second, so that every blow finds some under way.
+ODDS = {"before": 0.01, "after": 0.02, "busy": 0.02, "garbled": 0.005, "slow_s": 0.5}
 AGENTS = 4
 TELL_EVERY_S = 30.0
 # After the last blow: leases of 7 s, settle times, backoffs, an operator who waits 20 s.

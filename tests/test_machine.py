@@ -19,7 +19,7 @@ from tests.machine import Console
 
 # In the ordinary suite about half a minute; `make machine` says more.
 EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "25"))
-STEPS = int(os.environ.get("MACHINE_STEPS", "30"))
+STEPS = int(os.environ.get("MACHINE_STEPS", "40"))
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 if os.environ.get("MACHINE_SHRINK"):
     PHASES.append(Phase.shrink)
