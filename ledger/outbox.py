@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from ledger.gate import gate
 from ledger.listening import LOST, drain, listen, wait_for_notify
-from ledger.services import checkpoints, shifts, sweeping
+from ledger.services import checkpoints, freezing, shifts, sweeping
 
 logger = logging.getLogger(__name__)
 
@@ -68,11 +68,15 @@ def ring(shift: UUID) -> None:
 
 
 def sweep() -> int:
-    """Leases that ran out, lost looks, expired requests. One bad row stops no other."""
+    """Leases that ran out, lost looks, freezes and requests whose time is over.
+
+    One bad row stops no other.
+    """
     changed = 0
     for attempt in sweeping.expired_attempts():
         changed += bool(_alone(partial(sweeping.expire_attempt, attempt)))
     changed += _alone(sweeping.return_lost_looks) or 0
+    changed += _alone(freezing.lift_expired) or 0
     changed += _alone(gate().sweep) or 0
     return changed
 

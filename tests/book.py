@@ -60,6 +60,13 @@ class Book:
         self._dice = random.Random(self.seed)
         self._by_key: dict[str, list[dict[str, Any]]] = {}
 
+    def clear(self) -> None:
+        """Nothing has ever happened."""
+        with self._lock:
+            self.lines.clear()
+            self.coming.clear()
+            self._by_key.clear()
+
     def fault(self) -> str:
         """What goes wrong with this request; '' for nothing."""
         with self._lock:

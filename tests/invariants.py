@@ -15,20 +15,21 @@ from ledger import storage
 from ledger.models import Attempt, Entry, IdempotencyRecord, OutboxMessage, Saga, Step
 from ledger.queries.pages_attention import Attention, attention
 from ledger.queries.pages_sagas import find_sagas
+from ledger.services.freezing import active_freezes
 from ledger.services.verifying import verify_saga
 from ledger.states import (
     SAGA_ENDED,
     SAGA_TRANSITIONS,
     STEP_FINISHED,
     STEP_TRANSITIONS,
-    Direction,
     RecordState,
     SagaState,
     StepState,
 )
 from tests.book import Book
 
-UNDOS = (Direction.COMPENSATE, Direction.CORRECT)
+# How the key of what ended in this state begins at the target.
+PREFIX: Mapping[str, str] = {StepState.COMPENSATED: "comp:", StepState.CORRECTED: "corr:"}
 
 
 def faults_of(saga_id: UUID, book: Book, approver: Person) -> list[str]:
@@ -43,6 +44,7 @@ def faults_of(saga_id: UUID, book: Book, approver: Person) -> list[str]:
         *_records(steps, book),
         *_order(steps, told),
         *_approved(steps, told),
+        *_paused(saga, steps),
         *_visible(saga, steps, approver),
     ]
 
@@ -80,7 +82,7 @@ def _effects(steps: Sequence[Step], told: Sequence[Entry], book: Book) -> Iterat
                 yield f"{step.step_id}: {undone} undos under {prefix}"
             if undone and step.executed_seq is None:
                 yield f"{step.step_id}: undone, and nothing was recorded that could be"
-        wanted = {StepState.COMPENSATED: "comp:", StepState.CORRECTED: "corr:"}.get(step.state)
+        wanted = PREFIX.get(step.state)
         if wanted and not book.find(wanted + key, "undos") and step.step_id not in by_hand:
             yield f"{step.step_id}: is {step.state}, and the target was never told"
         if step.state in (StepState.FAILED, StepState.REJECTED, StepState.CANCELLED) and done:
@@ -159,6 +161,16 @@ def _approved(steps: Sequence[Step], told: Sequence[Entry]) -> Iterator[str]:
                     yield f"entry {entry.seq}: {entry.step_id} ran without a yes to exactly that"
 
 
+def _paused(saga: Saga, steps: Sequence[Step]) -> Iterator[str]:
+    """It says paused exactly while something holds it that a person can see and end."""
+    frozen = active_freezes().filter(scope="saga", value=str(saga.pk)).exists()
+    change = [step.step_id for step in steps if step.state == StepState.CHANGE_REQUESTED]
+    if saga.state == SagaState.PAUSED and not (frozen or change):
+        yield "the saga is paused, and nothing holds it"
+    if saga.state == SagaState.RUNNING and (frozen or change):
+        yield f"the saga is running, and is held: frozen {frozen}, changes {change}"
+
+
 def _visible(saga: Saga, steps: Sequence[Step], approver: Person) -> Iterator[str]:
     """A saga that has not ended is at work, or waits where somebody looks for it."""
     if saga.state in SAGA_ENDED:
@@ -178,7 +190,7 @@ def waits_for(saga: Saga, steps: Sequence[Step], approver: Person, seen: Attenti
     shown = {
         case.step.pk for part in (seen.stuck, seen.unknown, seen.change_requested) for case in part
     }
-    shown |= {message.step_id for message in seen.parked}
+    shown |= {owed.step.pk for owed in seen.parked}
     if any(step.pk in shown for step in steps):
         return "attention"
     if approval_queries.waiting_for(approver).filter(saga=saga).exists():

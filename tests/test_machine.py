@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from ledger import shift as shifts_of_workers
+from ledger.services import unit_sql
 from ledger.tools.installed import registry
 from tests.book import Book, Bookshop, tools_text
 from tests.machine import Console
@@ -48,8 +49,11 @@ def console(
     tools.write_text(tools_text(bookshop.url, settle_s=0.0), encoding="utf-8")
     settings.SAGA_TOOLS = str(tools)
     settings.SAGA_PROBE_APART_S = 0.0
-    settings.SAGA_SHIFT_LINGER_S = 0.01
-    settings.SAGA_SHIFT_THREADS = 2
+    settings.SAGA_SHIFT_LINGER_S = 0.05
+    settings.SAGA_SHIFT_THREADS = 1  # or the order of its calls would be the scheduler's
+    # Delays last until a rule lets the time pass, whatever the machine is busy with.
+    lasting = unit_sql.INSERT_MESSAGES.replace("interval '1 second'", "interval '1 day'")
+    monkeypatch.setattr(unit_sql, "INSERT_MESSAGES", lasting)
     monkeypatch.setattr(shifts_of_workers, "POLL_S", 0.005)
     registry.cache_clear()
     Console.book = bookshop.book
