@@ -32,8 +32,13 @@ from tests.book import Book
 PREFIX: Mapping[str, str] = {StepState.COMPENSATED: "comp:", StepState.CORRECTED: "corr:"}
 
 
-def faults_of(saga_id: UUID, book: Book, approver: Person) -> list[str]:
-    """Everything that is wrong with one saga now; empty when all holds."""
+def faults_of(
+    saga_id: UUID, book: Book, approver: Person, seen: Attention | None = None
+) -> list[str]:
+    """Everything that is wrong with one saga now; empty when all holds.
+
+    `seen`: the page of what needs attention, when it was read already.
+    """
     saga = Saga.objects.get(pk=saga_id)
     steps = list(Step.objects.filter(saga=saga).order_by("position"))
     told = list(Entry.objects.filter(saga=saga).order_by("seq"))
@@ -45,7 +50,7 @@ def faults_of(saga_id: UUID, book: Book, approver: Person) -> list[str]:
         *_order(steps, told),
         *_approved(steps, told),
         *_paused(saga, steps),
-        *_visible(saga, steps, approver),
+        *_visible(saga, steps, approver, seen),
     ]
 
 
@@ -171,7 +176,9 @@ def _paused(saga: Saga, steps: Sequence[Step]) -> Iterator[str]:
         yield f"the saga is running, and is held: frozen {frozen}, changes {change}"
 
 
-def _visible(saga: Saga, steps: Sequence[Step], approver: Person) -> Iterator[str]:
+def _visible(
+    saga: Saga, steps: Sequence[Step], approver: Person, seen: Attention | None
+) -> Iterator[str]:
     """A saga that has not ended is at work, or waits where somebody looks for it."""
     if saga.state in SAGA_ENDED:
         if left := [s.step_id for s in steps if s.state not in STEP_FINISHED and not s.residue]:
@@ -180,7 +187,7 @@ def _visible(saga: Saga, steps: Sequence[Step], approver: Person) -> Iterator[st
     listed = find_sagas(state=saga.state, text=str(saga.pk)).rows
     if [row.saga.pk for row in listed] != [saga.pk]:
         yield f"the page of sagas does not find it as {saga.state}"
-    if not waits_for(saga, steps, approver, attention()):
+    if not waits_for(saga, steps, approver, seen or attention()):
         states = {step.step_id: (step.state, step.held_why) for step in steps}
         yield f"the saga is {saga.state} and nobody will ever look at it: {states}"
 

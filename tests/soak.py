@@ -29,6 +29,7 @@ from saga_console.home import BASE_DIR, Home
 from tests.book import tools_text
 from tests.havoc import Havoc, in_a_thread
 from tests.running import Up, eventually, free_port, manage
+from tests.soakjudge import Judge, open_database
 from tests.soakload import Agent, Approver, Oncall, World
 
 # Longer than a worker is ever stopped here: a target without keys has no other protection from
@@ -174,13 +175,12 @@ class Soak:
     # -- judging --------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        from tests.soakjudge import Judge
-
         found = httpx.get(f"{self.book}/book", timeout=60).json()
         verified = manage(self.home.root, "verify_ledger")
         if verified.returncode:
             self.wrong.append(f"verify_ledger: {verified.stdout}{verified.stderr}"[:2000])
-        judge = Judge(self.home, found, self.world, self.havoc.blows)
+        open_database(self.home)
+        judge = Judge(found, self.world, self.havoc.blows)
         self.wrong += [*self.world.wrong, *judge.wrong()]
         say("")
         for line in judge.table(time.time() - self.began, self.seed):

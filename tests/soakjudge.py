@@ -21,21 +21,24 @@ from tests.soakload import World
 BUSY = frozenset({"queued", "executing", "unknown", "compensating"})
 
 
+def open_database(home: Home) -> None:
+    """Make this process one of the console's, to read what it has stored."""
+    os.environ["DATABASE_URL"] = home.database_url
+    os.environ["REDIS_URL"] = home.redis_url
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
+    django.setup()
+
+
 @dataclass
 class Judge:
-    """Reads the database of one home; `target` is the book as it was at the end."""
+    """Reads Django's database; `target` is the book as it was at the end."""
 
-    home: Home
     target: dict[str, Any]
     world: World
     blows: Sequence[tuple[float, str]]
     hidden: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        os.environ["DATABASE_URL"] = self.home.database_url
-        os.environ["REDIS_URL"] = self.home.redis_url
-        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
-        django.setup()
         self.book = Book()
         for line in self.target["lines"]:
             self.book.take(line)
