@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
+from ledger import faultpoints
 from ledger.gate import gate
 from ledger.listening import drain, listen, wait_for_notify
 from ledger.services import checkpoints, shifts, sweeping
@@ -46,7 +47,10 @@ def ring_if_needed() -> bool:
         return False
     if live.alive and waiting.age_s < FULL_AFTER_S:
         return False
-    ring(shifts.ring_row())
+    rung = shifts.ring_row()
+    faultpoints.reached("P5")
+    ring(rung)
+    faultpoints.reached("P6")
     return True
 
 
@@ -136,6 +140,7 @@ class RelayLoop:
             drain(self._ears)
         else:
             wait_for_notify(self._ears, POLL_S)
+            faultpoints.reached("P4")
 
     def forget_connections(self) -> None:
         """After a lost connection: start over with new ones."""

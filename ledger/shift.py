@@ -20,6 +20,7 @@ import psycopg
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 
+from ledger import faultpoints
 from ledger.listening import drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
@@ -62,6 +63,7 @@ class ShiftLoop:
         """Work until there has been nothing to do for the linger time, or the limit is reached."""
         if not shifts.begin(self.shift, f"{socket.gethostname()}:{os.getpid()}", self.threads):
             return 0
+        faultpoints.reached("P9")
         with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
             while not self._is_over():
                 try:
@@ -114,6 +116,7 @@ class ShiftLoop:
         """Write a batch; if the batch is refused, each alone, so that one cannot stop the rest."""
         try:
             self._hungry |= record(self.shift, finished)
+            faultpoints.reached("P14", finished[0].assignment.direction)
         except (OperationalError, InterfaceError):
             raise
         except Exception:
@@ -156,12 +159,14 @@ class ShiftLoop:
     def _call(self, assignment: Assignment, start_by: float) -> None:
         """In a thread of its own: the one place where the outside world is touched."""
         outcome: Outcome | Sighting
+        faultpoints.reached("P10", assignment.direction)
         if time.monotonic() > start_by:
             outcome = Failed("the worker was too late to start it", retryable=True)
         elif assignment.attempt is None:
             outcome = assignment.tool.probe(assignment.call)
         else:
             outcome = assignment.tool.run(assignment.call)
+            faultpoints.reached("P12", assignment.direction)
         self._finished.put(Finished(assignment, outcome))
         try:
             self._rope.send(b".")

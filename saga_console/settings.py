@@ -40,6 +40,12 @@ X_FRAME_OPTIONS = "DENY"
 # tests/test_middleware.py checks what they would.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W002", "security.W003"]
 
+# For crash tests of the console itself: a folder that says where its processes stop
+# (ledger/faultpoints.py). It has no place where the effects are real.
+SAGA_FAULTS = env.private_folder("SAGA_FAULTS")
+if SAGA_FAULTS and SECURE:
+    raise env.BadSetting("SAGA_FAULTS", "stops processes for crash tests: unset it (SECURE=1)")
+
 # Application
 ROOT_URLCONF = "saga_console.urls"
 WSGI_APPLICATION = "saga_console.wsgi.application"
@@ -176,6 +182,9 @@ SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
 
 # The engine. A lease outlives the tool's own timeout in any case; these are the floor.
 SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
+# A lease outlives the tool's own timeout by this much, for the answer to be written down. Under
+# 5 s a slow COMMIT makes doubts out of answers that came: safe, and needless work.
+SAGA_LEASE_MARGIN_S = env.seconds("SAGA_LEASE_MARGIN_S", 5, at_least=0.5)
 # "Not applied" counts when it is heard twice, this far apart.
 SAGA_PROBE_APART_S = env.seconds("SAGA_PROBE_APART_S", 2)
 # Retries that one saga may spend in all, unless it names its own number.

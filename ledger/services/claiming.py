@@ -25,8 +25,6 @@ from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
 
-# A lease outlives the tool's own timeout by this much, for the answer to be written down.
-LEASE_MARGIN_S = 5.0
 # A parked message is looked at again after this long: another worker may have the tool.
 PARKED_AGAIN_S = 5.0
 
@@ -98,7 +96,7 @@ def _is_wanted(message: Any, saga: SagaRow, step: StepRow) -> bool:
 
 def _look(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment | None:
     """A look needs no call when late evidence answers already."""
-    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + LEASE_MARGIN_S, message.id])
+    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + settings.SAGA_LEASE_MARGIN_S, message.id])
     if look_at_evidence(unit, saga, step, message, tool):
         storage.execute(sql.VOID, [message.id])
         return None
@@ -164,7 +162,7 @@ def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assig
         direction=direction,
         round=message.round,
         negatives=message.negatives,
-        lease_s=max(settings.SAGA_LEASE_S, tool.timeout_s + LEASE_MARGIN_S),
+        lease_s=max(settings.SAGA_LEASE_S, tool.timeout_s + settings.SAGA_LEASE_MARGIN_S),
         tool=tool,
         call=call,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ledger import errors, storage
+from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.rows import SagaRow
 from ledger.services.backward import begin
@@ -54,6 +54,7 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
         )
     begin(unit, saga, reason or "the agent aborted it")
     unit.flush()
+    faultpoints.reached("P18")
 
 
 def _pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from ledger import errors, keys, storage
+from ledger import errors, faultpoints, keys, storage
 from ledger.bearer import Bearer
 from ledger.models.fields import uuid7
 from ledger.services.preparing import prepare
@@ -62,6 +62,7 @@ def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
         answers.append(propose_in(unit, saga, prepare(saga_id, proposal, bearer=bearer)))
         unit.flush()
     unit.flush()
+    faultpoints.reached("P1")
     return Opened(saga_id, True, tuple(answers))
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
 
-from ledger import errors, storage
+from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
@@ -51,6 +51,7 @@ def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
 @storage.transition
 def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     prepared = prepare(saga_id, proposal, bearer=bearer)
+    faultpoints.reached("P0")
     unit = Unit(bearer.actor)
     (related,) = unit.lock([saga_id], then=[_related_to(saga_id, prepared)])
     saga = unit.sagas.get(saga_id)
@@ -58,6 +59,7 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     answer = propose_in(unit, saga, prepared, related)
     unit.flush()
+    faultpoints.reached("P1")
     return answer
 
 

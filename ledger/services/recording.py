@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from ledger import keys, storage
+from ledger import faultpoints, keys, storage
 from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.attempts import end_attempt, told
 from ledger.services.claiming import Assignment
@@ -78,6 +78,7 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
     unit.flush()
+    faultpoints.reached("P13", finished[0].assignment.direction)
     return unit.left_more
 
 
