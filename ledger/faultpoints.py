@@ -17,7 +17,7 @@ from pathlib import Path
 # What has happened when a process gets there, by the numbers of docs/recovery.md.
 POINTS: Mapping[str, str] = {
     "P0": "a proposal was read and checked; nothing is written",
-    "P1": "saga, step and message are inserted; not committed",
+    "P1": "a proposal is being written under its locks; not committed",
     "P3": "a proposal is committed; its answer is not sent",
     "P4": "the relay has heard that work waits; it has not looked",
     "P5": "a ring is recorded; no job is queued",
@@ -27,10 +27,10 @@ POINTS: Mapping[str, str] = {
     "P10": "claim and intent are committed; nothing is sent",
     "P11": "the target has begun to answer; nothing is read",
     "P12": "the answer is there; nothing is written",
-    "P13": "the outcome is written; not committed",
+    "P13": "an outcome is being written under its locks; not committed",
     "P14": "outcome and next message are committed",
     "P15": "the shift has ended; RQ does not know",
-    "P18": "the saga has turned back; not committed",
+    "P18": "a saga is being turned back; not committed",
     "P23": "a person's answer is written; not committed",
 }
 # A test that has died leaves nobody standing for longer than this.

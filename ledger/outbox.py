@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from redis.exceptions import RedisError
 
-from ledger import faultpoints
+from ledger import faultpoints, storage
 from ledger.gate import gate
 from ledger.listening import drain, listen, wait_for_notify
 from ledger.services import checkpoints, shifts, sweeping
@@ -85,9 +85,10 @@ def _alone(work: Callable[[], int | bool]) -> int | bool:
     """One item of a sweep; what goes wrong with it is told and does not stop the sweep."""
     try:
         return work()
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
+    except Exception as error:
+        # A row that somebody holds locked (55P03) is no lost database.
+        if storage.is_lost(error):
+            raise
         logger.exception("one item of a sweep failed")
         return 0
 

@@ -82,6 +82,9 @@ def _all(statements: Sequence[Statement]) -> list[psycopg.Cursor[Any]]:
         with connection.connection.pipeline():
             for cursor, (sql, params) in zip(cursors, statements, strict=True):
                 cursor.execute(sql, params, prepare=True)
+        # psycopg ends a pipeline with a Flush, and after one Postgres no longer counts an idle
+        # transaction's time: a worker that is stopped here would keep its locks for ever.
+        connection.connection.pgconn.exec_(b"")
         return cursors
 
 

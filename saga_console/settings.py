@@ -169,7 +169,13 @@ RQ_QUEUES = {
         "URL": REDIS_URL,
         "DEFAULT_TIMEOUT": -1,  # a shift has a limit of its own; RQ killing it would help nobody
         "SERIALIZER": "rq.serializers.JSONSerializer",
-        "REDIS_CLIENT_KWARGS": {"socket_connect_timeout": 5, "health_check_interval": 30},
+        # A relay that waited for ever for a Redis that says nothing would sweep nothing. A worker
+        # waits in a read for minutes: RQ raises its time-out by itself.
+        "REDIS_CLIENT_KWARGS": {
+            "socket_connect_timeout": 5,
+            "socket_timeout": 5,
+            "health_check_interval": 30,
+        },
     }
 }
 # The relay rings inside no transaction of its own: enqueue at once, not after a commit.

@@ -53,8 +53,8 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
             state=saga.state,
         )
     begin(unit, saga, reason or "the agent aborted it")
-    unit.flush()
     faultpoints.reached("P18")
+    unit.flush()
 
 
 def _pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:

@@ -61,8 +61,8 @@ def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
     for proposal in opening.steps:
         answers.append(propose_in(unit, saga, prepare(saga_id, proposal, bearer=bearer)))
         unit.flush()
-    unit.flush()
     faultpoints.reached("P1")
+    unit.flush()
     return Opened(saga_id, True, tuple(answers))
 
 

@@ -58,8 +58,8 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     if saga is None or saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     answer = propose_in(unit, saga, prepared, related)
-    unit.flush()
     faultpoints.reached("P1")
+    unit.flush()
     return answer
 
 

@@ -77,8 +77,8 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
                 _record_look(unit, found)
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
-    unit.flush()
     faultpoints.reached("P13", finished[0].assignment.direction)
+    unit.flush()
     return unit.left_more
 
 

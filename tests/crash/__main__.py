@@ -15,8 +15,10 @@ import traceback
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.crash.every import ROWS
 from tests.crash.lane import Lane
-from tests.crash.rows import ROWS, Row, Stage
+from tests.crash.page import put
+from tests.crash.rows import Row, Stage
 
 LANES = 3
 
@@ -34,9 +36,7 @@ class Result:
 
 def stage_on(lane: Lane) -> Stage:
     """A lane's cast: one agent, and one person who may decide."""
-    agent = lane.manage("agent_token", "crasher")
-    person = lane.manage("operator", "olga", "--group", "approvers")
-    return Stage(lane, agent, person, lane.sign_in("oskar", "oncall"))
+    return Stage(lane, lane.agent, lane.person, lane.sign_in("oskar"))
 
 
 def play(row: Row, lane: Lane, cast: Stage) -> Result:
@@ -44,7 +44,7 @@ def play(row: Row, lane: Lane, cast: Stage) -> Result:
     stage = replace(cast)
     try:
         lane.quiet()
-        row.play(stage)
+        row.play(stage, row.kind)
     except Exception as error:
         told = traceback.format_exc() if not isinstance(error, AssertionError) else str(error)
         fault = told or traceback.format_exc()
@@ -98,6 +98,19 @@ class Run:
             lane.close()
 
 
+def table(results: list[Result]) -> str:
+    """All rows for docs/recovery.md."""
+    lines = ["| point | fault | direction | target | effects | ends | recovered in |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for result in results:
+        row = result.row
+        lines.append(
+            f"| {row.point} | {row.fault} | {row.direction} | {row.kind} | {result.effects} "
+            f"| {result.state} | {result.took_s:.1f} s |"
+        )
+    return "\n".join(lines)
+
+
 def line(result: Result) -> str:
     row = result.row
     colour = "red  " if result.fault else "green"
@@ -118,14 +131,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="saga-crash-") as folder:
         run = Run(rows, min(asked.lanes, len(rows)), Path(folder))
         run.run()
-    red = [run.results[row.name] for row in rows if run.results[row.name].fault]
+    results = [run.results[row.name] for row in rows if row.name in run.results]
+    red = [result for result in results if result.fault]
     for result in red:
         print(f"\nRED {result.row.name}\n{result.fault}", file=sys.stderr)
     for words in run.broken:
         print(f"\nBROKEN LANE\n{words}", file=sys.stderr)
-    green = len(run.results) - len(red)
-    print(f"\n{green} of {len(rows)} rows green in {time.monotonic() - began:.0f} s")
-    return int(bool(red or run.broken))
+    green, took_s = len(results) - len(red), time.monotonic() - began
+    print(f"\n{green} of {len(rows)} rows green in {took_s:.0f} s")
+    is_good = green == len(rows) and not run.broken
+    if asked.write and is_good:
+        put("crash", table(results))
+    return int(not is_good)
 
 
 if __name__ == "__main__":

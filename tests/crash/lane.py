@@ -43,9 +43,19 @@ QUICK = {
     "SAGA_STATIC_FROM_SOURCE": "1",
     "LOG_LEVEL": "INFO",
 }
+PASSWORD = "correct horse battery staple"
+# Tables, an agent and the people: what prepare_console, agent_token and operator do.
+FURNISH = f"""
+from django.core.management import call_command
+from ledger.services import tokens
+call_command("migrate", verbosity=0)
+tokens.seat_operator("oskar", group="oncall", password="{PASSWORD}")
+olga = tokens.seat_operator("olga", group="approvers", password=None)
+print(tokens.issue_agent_token("crasher"), tokens.issue_operator_token(olga))
+"""
 WORKERS = ("worker-1", "worker-2")
 # A lease of 2 s, looks, backoff, and a process that starts on a busy machine.
-PATIENCE_S = 45.0
+PATIENCE_S = 60.0
 
 
 def _answers(browser: httpx.Client) -> bool:
@@ -92,6 +102,13 @@ class Program:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
+    def kill(self) -> float:
+        """SIGKILL; the moment of its death. It is started again."""
+        assert self.process is not None
+        self.signal(signal.SIGKILL)
+        self.process.wait(10)
+        return time.monotonic()
+
     def end(self) -> None:
         """SIGKILL, and stay dead."""
         self.wanted = False
@@ -115,12 +132,9 @@ class Caught:
 
     def kill(self) -> float:
         """SIGKILL of the whole program; the moment of its death."""
-        program = self.program
-        program.signal(signal.SIGKILL)
-        assert program.process is not None
-        program.process.wait(10)
+        died_at = self.program.kill()
         self.here.unlink(missing_ok=True)
-        return time.monotonic()
+        return died_at
 
     def let_go(self) -> float:
         self.here.unlink(missing_ok=True)
@@ -147,7 +161,8 @@ class Lane:
         self.bells: dict[str, Cable] = {}
         self.programs: dict[str, Program] = {}
         self.port = free_port()
-        self.manage("prepare_console")
+        # One command for all of it: on a busy machine each costs seconds.
+        self.agent, self.person = self.manage("shell", "-c", FURNISH).split()[-2:]
         self._tending = True
         self._add("web", *self._web())
         self._add("relay", sys.executable, "manage.py", "relay")
@@ -205,7 +220,7 @@ class Lane:
 
     # -- commands and servers -------------------------------------------------------------
 
-    def manage(self, *words: str, said: str | None = None, **more: str) -> str:
+    def manage(self, *words: str, **more: str) -> str:
         """One management command, straight at the servers; what it prints."""
         env = clean_env(
             self.home.root,
@@ -216,7 +231,6 @@ class Lane:
         )
         done = subprocess.run(
             [sys.executable, "manage.py", *words],
-            input=said,
             cwd=BASE_DIR,
             env=env,
             capture_output=True,
@@ -227,14 +241,12 @@ class Lane:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
 
-    def sign_in(self, name: str, group: str) -> httpx.Client:
+    def sign_in(self, name: str) -> httpx.Client:
         """A person's browser without JavaScript, signed in."""
-        password = "correct horse battery staple"
-        self.manage("operator", name, "--group", group, "--password-stdin", said=password)
         browser = httpx.Client(base_url=self.url, timeout=15, follow_redirects=True)
         eventually(lambda: _answers(browser), "the web server answers")
         browser.get("/login/")
-        form = {"username": name, "password": password}
+        form = {"username": name, "password": PASSWORD}
         form["csrfmiddlewaretoken"] = str(browser.cookies.get("csrftoken"))
         answer = browser.post("/login/", data=form, headers={"Referer": f"{self.url}/login/"})
         assert answer.status_code == 200, answer.text
@@ -262,6 +274,11 @@ class Lane:
             return int(lines[0]) if len(lines) >= 8 and lines[7].strip() == "ready" else 0
         return 0
 
+    def kill_pid(self, pid: int) -> None:
+        """SIGKILL of a server of this home; 0 is nobody."""
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+
     def restart(self, name: str, number: signal.Signals) -> float:
         """End a server; its keeper starts it again. The moment at which it had ended."""
         before = self.server_pid(name)
@@ -269,6 +286,23 @@ class Lane:
         at = time.monotonic()
         eventually(lambda: self.server_pid(name) not in (0, before), f"{name} is back")
         return at
+
+    def working_on(self, saga: str) -> Program:
+        """The worker whose attempt of this saga is out now."""
+        found: list[dict[str, Any]] = []
+
+        def is_known() -> bool:
+            found[:] = self.sql(
+                "SELECT h.worker FROM ledger_attempt a JOIN ledger_shift h ON h.id = a.shift_id "
+                "JOIN ledger_step s ON s.id = a.step_id WHERE s.saga_id = %s "
+                "AND a.state = 'started'",
+                saga,
+            )
+            return bool(found)
+
+        eventually(is_known, "an attempt is out")
+        pid = int(found[0]["worker"].rpartition(":")[2])
+        return next(p for p in self.programs.values() if pid in p.pids)
 
     # -- fault points ---------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ class Stage:
         self.effects = sum(len(self.lane.target.done(name)) for name in story.names.values())
 
 
-Play = Callable[[Stage], None]
+# How a row goes on a stage, at a target of a kind.
+Play = Callable[[Stage, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,6 @@ class Row:
     direction: str
     kind: str
     play: Play
-    quick: bool = False
 
     @property
     def name(self) -> str:
@@ -128,23 +128,3 @@ def _until_it_ran(stage: Stage, story: Story) -> None:
     if story.states()["r"] == "awaiting_approval":
         assert not stage.lane.target.done(story.names["r"]), "asked again after it happened"
         story.approve(story.request())
-
-
-def at_point(point: str, direction: str, kind: str) -> Play:
-    """SIGKILL of the worker that stands at the point."""
-
-    def play(stage: Stage) -> None:
-        about = ROADS[direction].about
-        story = set_out(stage, direction, kind, lambda _: stage.lane.arm(point, about))
-        stage.struck(stage.lane.caught(point).kill())
-        finish(stage, story, direction)
-
-    return play
-
-
-ROWS: list[Row] = [
-    Row(point, "SIGKILL", direction, kind, at_point(point, direction, kind))
-    for point in ("P10", "P12", "P13", "P14")
-    for direction in ROADS
-    for kind in ("dedupes", "probed", "blind")
-]

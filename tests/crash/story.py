@@ -76,7 +76,8 @@ class Story:
         while True:
             with suppress(httpx.TransportError):
                 answer = self.client.request(method, path, **more)
-                if answer.status_code not in (500, 502, 503):
+                busy = answer.status_code == 409 and "another request" in answer.text.lower()
+                if answer.status_code not in (500, 502, 503) and not busy:
                     return answer
             assert time.monotonic() < deadline, f"no answer to {method} {path}"
             time.sleep(0.1)
@@ -123,6 +124,9 @@ class Story:
 
     def wait_for(self, step_id: str, *states: str) -> None:
         eventually(lambda: self.states()[step_id] in states, f"{step_id} {states}", PATIENCE_S)
+
+    def wait_for_saga(self, state: str) -> None:
+        eventually(lambda: self.document()["state"] == state, f"the saga is {state}", PATIENCE_S)
 
     # -- the invariants -------------------------------------------------------------------
 

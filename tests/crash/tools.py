@@ -14,7 +14,7 @@ version = "1"
 tier = "{tier}"
 blast_radius = "{radius}"
 timeout_s = 1
-retries = 8
+retries = 3
 settle_s = {settle}
 {more}
 [tools."{kind}.{name}".args]
