@@ -226,8 +226,6 @@ def _asked(stage: Stage, kind: str) -> tuple[Story, dict[str, Any]]:
 def _ran_once(stage: Stage, story: Story) -> None:
     story.wait_for("r", "committed")
     assert story.kinds()["approval.approved"] == 1
-    told = [(e["kind"], e["payload"]) for e in story.entries() if e["step_id"] == "r"]
-    assert [kind for kind, _ in told].count("attempt.started") == 1, told
     story.complete()
     stage.end(story, "completed")
 

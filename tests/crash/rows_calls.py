@@ -15,6 +15,14 @@ from tests.running import eventually
 LEASE_S = 2.0
 EVERY = ("dedupes", "probed", "blind")
 KNOWABLE = ("dedupes", "probed")
+# Approved steps and the pivot run as every other step does: what differs is what follows.
+KINDS = {
+    "forward": EVERY,
+    "compensate": EVERY,
+    "correct": KNOWABLE,
+    "pivot": ("probed", "blind"),
+    "approved": ("probed",),
+}
 
 
 def at_point(point: str, direction: str) -> Play:
@@ -228,7 +236,8 @@ def _rows() -> list[Row]:
     rows: list[Row] = []
 
     def add(point: str, fault: str, play: Play, direction: str, *kinds: str) -> None:
-        rows.extend(Row(point, fault, direction, kind, play) for kind in kinds)
+        mine = [kind for kind in kinds if kind in KINDS[direction]]
+        rows.extend(Row(point, fault, direction, kind, play) for kind in mine)
 
     for direction, road in ROADS.items():
         backwards = road.about != "forward"
