@@ -78,7 +78,7 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
     faultpoints.reached("P13", finished[0].assignment.direction)
-    unit.flush()
+    unit.flush(last=True)
     return unit.left_more
 
 
