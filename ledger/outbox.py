@@ -15,7 +15,7 @@ from uuid import UUID
 import django_rq
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 from redis.exceptions import RedisError
 
 from ledger import faultpoints, storage
@@ -105,7 +105,7 @@ def run_forever(is_stopping: Callable[[], bool]) -> None:
     while not is_stopping():
         try:
             turn.turn()
-        except (OperationalError, InterfaceError, OSError) as error:
+        except (*storage.AWAY, psycopg.Error, OSError) as error:
             logger.warning("the database did not answer (%s); trying again", error)
             turn.forget_connections()
             time.sleep(POLL_S)

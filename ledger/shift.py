@@ -18,9 +18,9 @@ from uuid import UUID
 
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
-from ledger import faultpoints
+from ledger import faultpoints, storage
 from ledger.listening import drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
@@ -68,7 +68,7 @@ class ShiftLoop:
             while not self._is_over():
                 try:
                     self._turn(pool)
-                except (OperationalError, InterfaceError):
+                except (*storage.AWAY, psycopg.Error):
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
@@ -117,7 +117,7 @@ class ShiftLoop:
         try:
             self._hungry |= record(self.shift, finished)
             faultpoints.reached("P14", finished[0].assignment.direction)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception:
             if len(finished) == 1:
@@ -144,13 +144,13 @@ class ShiftLoop:
         aside for a while, so that one bad row at the head never stops the others (case C47)."""
         try:
             return claim(self.shift, room)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception:
             logger.exception("a batch of claims was refused")
         try:
             return claim(self.shift, 1)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception as error:
             shifts.set_aside(f"{type(error).__name__}: {error}")

@@ -117,6 +117,27 @@ GUARDS = [
         "tests/test_approvals_recheck.py::test_an_approver_who_left_the_group_counts_no_more",
     ),
     Guard(
+        "Doubt: a step that is sent again to find out is not one that never started",
+        "ledger/services/backward.py",
+        "s.state in STEP_NOT_STARTED and not has_open_doubt(s)",
+        "s.state in STEP_NOT_STARTED",
+        "row:P18 · abort, the call in flight: late · abort · dedupes",
+    ),
+    Guard(
+        "Doubt: a refusal of the second attempt says nothing of the first",
+        "ledger/services/recording.py",
+        "isinstance(outcome, Failed) and has_open_doubt(step)",
+        "False",
+        "row:P11 · reset after it, then refused · forward · dedupes",
+    ),
+    Guard(
+        "Fork: a child leaves its parent's connections alone",
+        "saga_console/apps.py",
+        "        forking.watch()\n",
+        "",
+        "row:P28 · forking workers, horse killed · compensate · probed",
+    ),
+    Guard(
         "Lease: a worker that was late starts nothing",
         "ledger/shift.py",
         "if time.monotonic() > start_by:",
@@ -148,9 +169,9 @@ GUARDS = [
     ),
     Guard(
         "Locks: Postgres ends a transaction that its client has forgotten",
-        "ledger/storage.py",
-        '        connection.connection.pgconn.exec_(b"")\n',
-        "",
+        "ledger/pipeline.py",
+        "self._pg.pipeline_sync()",
+        "self._pg.pipeline_sync(); self._pg.send_flush_request()",
         "row:P16 · SIGSTOP in the writing · forward · probed",
     ),
     Guard(

@@ -21,6 +21,7 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
 from ledger.services.asking import ask, held, judge, key_for
 from ledger.services.looking import look_at_evidence
+from ledger.services.reconciling import has_open_doubt, hold_for_operator
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
@@ -146,6 +147,11 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     if not why:
         return True
     storage.execute(sql.VOID, [message.message])
+    if has_open_doubt(step):
+        # Its effect may be there: no answer of people may end it as if it were not.
+        unit.move(step, StepState.STUCK, "step.stuck", direction=direction.value, error=why)
+        hold_for_operator(unit, saga, step, f"It was to be sent again, to find out, but: {why}")
+        return False
     verdict = judge(saga, step, direction, must_ask=why)
     if direction == Direction.FORWARD:
         unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)

@@ -13,6 +13,7 @@ from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.attempts import end_attempt, told
 from ledger.services.claiming import Assignment
 from ledger.services.looking import weigh
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
@@ -120,6 +121,9 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
     if attempt.state != "started" or attempt.token != assignment.token:
         _record_late(unit, found, attempt, outcome)
         return
+    if isinstance(outcome, Failed) and has_open_doubt(step):
+        # It says nothing of the attempt before, whose effect may be there.
+        outcome = Unknown(f"{outcome.error}; an attempt before it is still in doubt")
     end_attempt(unit, attempt.id, outcome)
     forward = assignment.direction == Direction.FORWARD
     if step.state != (StepState.EXECUTING if forward else StepState.COMPENSATING):

@@ -89,6 +89,7 @@ class Cable:
                     self._lose(piece, client, server)
                     return
                 sink.sendall(piece)
+        with suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
 
     def _lose(self, piece: bytes, client: socket.socket, server: socket.socket) -> None:

@@ -332,7 +332,15 @@ class Lane:
         for cable in (*self.cables.values(), *self.bells.values()):
             cable.severed = cable.stalled = False
             cable.lose = ""
-        eventually(self._is_quiet, "the lane is quiet")
+        try:
+            eventually(self._is_quiet, "the lane is quiet")
+        except AssertionError:
+            told = self.sql(
+                "SELECT application_name, state, query FROM pg_stat_activity "
+                "WHERE application_name LIKE 'saga-%%'"
+            )
+            alive = {name: sorted(program.pids) for name, program in self.programs.items()}
+            raise AssertionError(f"the lane is not quiet: {alive} {told}") from None
 
     def _is_quiet(self) -> bool:
         with suppress(psycopg.Error):

@@ -93,6 +93,20 @@ def broken_wire(direction: str, mood: Mood) -> Play:
     return play
 
 
+def refused_then(direction: str) -> Play:
+    """The effect is there, its answer breaks off, and what is sent again is refused: that says
+    nothing of the first attempt, so the step is still in doubt."""
+
+    def play(stage: Stage, kind: str) -> None:
+        moods: tuple[Mood, Mood] = ("reset", "refuse")
+        story = set_out(stage, direction, kind, lambda s: meets(s, direction, *moods))
+        arrives(story, direction)
+        stage.struck()
+        finish(stage, story, direction)
+
+    return play
+
+
 def timed_out(direction: str) -> Play:
     """The effect is there; its answer comes long after the tool's timeout."""
 
@@ -251,6 +265,7 @@ def _rows() -> list[Row]:
         add(p11, "SIGKILL, request lost", killed(direction, "lost"), direction, *KNOWABLE)
         add(p11, "SIGKILL, effect later", killed(direction, "hold_first"), direction, *KNOWABLE)
         add(p11, "reset after the effect", broken_wire(direction, "reset"), direction, *EVERY)
+        add(p11, "reset after it, then refused", refused_then(direction), direction, "dedupes")
         add(p11, "reset, no effect", broken_wire(direction, "swallow"), direction, *KNOWABLE)
         add(p11, "timeout, effect there", timed_out(direction), direction, *KNOWABLE)
         p13 = names["P13"]

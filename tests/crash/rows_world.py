@@ -199,10 +199,9 @@ def disk_full(stage: Stage, kind: str) -> None:
         story = set_out(stage, "forward", kind, lambda s: meets(s, "forward", "hold"))
         arrives(story, "forward")
         ballast = place / "ballast"
-        with ballast.open("wb") as file, suppress(OSError):
-            while True:
-                file.write(b"\0" * 4096)
-                file.flush()
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(b"\0" * 4096):
+                pass
         full = log.read_text(errors="replace").count("No space left on device")
 
         def is_full() -> bool:
