@@ -15,9 +15,10 @@ from uuid import UUID
 import django_rq
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 from redis.exceptions import RedisError
 
+from ledger import faultpoints, storage
 from ledger.gate import gate
 from ledger.listening import LOST, drain, listen, wait_for_notify
 from ledger.services import checkpoints, freezing, shifts, sweeping
@@ -46,7 +47,10 @@ def ring_if_needed() -> bool:
         return False
     if live.alive and waiting.age_s < FULL_AFTER_S:
         return False
-    ring(shifts.ring_row())
+    rung = shifts.ring_row()
+    faultpoints.reached("P5")
+    ring(rung)
+    faultpoints.reached("P6")
     return True
 
 
@@ -85,9 +89,10 @@ def _alone(work: Callable[[], int | bool]) -> int | bool:
     """One item of a sweep; what goes wrong with it is told and does not stop the sweep."""
     try:
         return work()
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
+    except Exception as error:
+        # A row that somebody holds locked (55P03) is no lost database.
+        if storage.is_lost(error):
+            raise
         logger.exception("one item of a sweep failed")
         return 0
 
@@ -104,7 +109,7 @@ def run_forever(is_stopping: Callable[[], bool]) -> None:
     while not is_stopping():
         try:
             turn.turn()
-        except LOST as error:
+        except (*storage.AWAY, *LOST) as error:
             logger.warning("the database did not answer (%s); trying again", error)
             turn.forget_connections()
             time.sleep(POLL_S)
@@ -140,6 +145,7 @@ class RelayLoop:
             drain(self._ears)
         else:
             wait_for_notify(self._ears, POLL_S)
+            faultpoints.reached("P4")
 
     def forget_connections(self) -> None:
         """After a lost connection: start over with new ones."""

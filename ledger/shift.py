@@ -18,8 +18,9 @@ from uuid import UUID
 
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
+from ledger import faultpoints, storage
 from ledger.listening import LOST, drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
@@ -62,11 +63,12 @@ class ShiftLoop:
         """Work until there has been nothing to do for the linger time, or the limit is reached."""
         if not shifts.begin(self.shift, f"{socket.gethostname()}:{os.getpid()}", self.threads):
             return 0
+        faultpoints.reached("P9")
         with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
             while not self._is_over():
                 try:
                     self._turn(pool)
-                except LOST:
+                except (*storage.AWAY, *LOST):
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
@@ -114,7 +116,8 @@ class ShiftLoop:
         """Write a batch; if the batch is refused, each alone, so that one cannot stop the rest."""
         try:
             self._hungry |= record(self.shift, finished)
-        except (OperationalError, InterfaceError):
+            faultpoints.reached("P14", finished[0].assignment.direction)
+        except storage.AWAY:
             raise
         except Exception:
             if len(finished) == 1:
@@ -141,13 +144,13 @@ class ShiftLoop:
         aside for a while, so that one bad row at the head never stops the others (case C47)."""
         try:
             return claim(self.shift, room)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception:
             logger.exception("a batch of claims was refused")
         try:
             return claim(self.shift, 1)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception as error:
             shifts.set_aside(f"{type(error).__name__}: {error}")
@@ -156,12 +159,14 @@ class ShiftLoop:
     def _call(self, assignment: Assignment, start_by: float) -> None:
         """In a thread of its own: the one place where the outside world is touched."""
         outcome: Outcome | Sighting
+        faultpoints.reached("P10", assignment.direction)
         if time.monotonic() > start_by:
             outcome = Failed("the worker was too late to start it", retryable=True)
         elif assignment.attempt is None:
             outcome = assignment.tool.probe(assignment.call)
         else:
             outcome = assignment.tool.run(assignment.call)
+            faultpoints.reached("P12", assignment.direction)
         self._finished.put(Finished(assignment, outcome))
         try:
             self._rope.send(b".")

@@ -92,7 +92,9 @@ class Step(models.Model):
             models.Index(fields=["saga", "tool", "fingerprint"], name="ledger_step_twin"),
             models.Index(
                 fields=["state", "id"],
-                condition=Q(state__in=["unknown", "stuck", "executing", "change_requested"]),
+                condition=Q(
+                    state__in=["unknown", "stuck", "executing", "change_requested", "compensating"]
+                ),
                 name="ledger_step_attention",
             ),
         ]

@@ -8,12 +8,19 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from ledger.models import Attempt, Entry, OutboxMessage, Step
 from ledger.states import StepState
 
 # Nobody answers more than this in one sitting; the page says when there are more.
 MOST_CASES = 50
-_NEEDS_ANSWER = (StepState.STUCK, StepState.UNKNOWN)
+_STUCK = Q(state=StepState.STUCK)
+# An undo in doubt keeps its state, and says in `held_why` what it waits for.
+_IN_DOUBT = Q(state__in=[StepState.UNKNOWN, StepState.COMPENSATING]) & (
+    Q(state=StepState.UNKNOWN) | ~Q(held_why="")
+)
+_CHANGES = Q(state=StepState.CHANGE_REQUESTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,10 @@ class Case:
     @property
     def is_stuck(self) -> bool:
         return self.step.state == StepState.STUCK
+
+    @property
+    def is_parked(self) -> bool:
+        return bool(self.next_look and self.next_look.parked_why)
 
     @property
     def said(self) -> Any:
@@ -49,10 +60,10 @@ class Attention:
         return not (self.stuck or self.unknown or self.parked or self.change_requested)
 
 
-def _steps(state: StepState) -> list[Step]:
+def _steps(which: Q) -> list[Step]:
     related = Step.objects.select_related("saga", "saga__agent", "tool_version")
     # An effect that an operator gave up on is residue of its saga and waits for nobody.
-    return list(related.filter(state=state, residue=False).order_by("id")[: MOST_CASES + 1])
+    return list(related.filter(which, residue=False).order_by("id")[: MOST_CASES + 1])
 
 
 def _since(steps: Sequence[Step]) -> dict[UUID, datetime]:
@@ -78,11 +89,12 @@ def _cases(steps: Sequence[Step]) -> list[Case]:
 
 def attention() -> Attention:
     """Everything that waits for an operator, oldest first."""
-    stuck, unknown = _steps(StepState.STUCK), _steps(StepState.UNKNOWN)
-    changes, parked = _steps(StepState.CHANGE_REQUESTED), _parked()
+    stuck, unknown = _steps(_STUCK), _steps(_IN_DOUBT)
+    changes, parked = _steps(_CHANGES), _parked()
     return Attention(
         stuck=_cases(stuck[:MOST_CASES]),
-        unknown=_cases(unknown[:MOST_CASES]),
+        # A parked undo waits for a worker and not for an answer: it has a section of its own.
+        unknown=[case for case in _cases(unknown[:MOST_CASES]) if not case.is_parked],
         change_requested=_cases(changes[:MOST_CASES]),
         parked=parked[:MOST_CASES],
         more=max(len(stuck), len(unknown), len(changes), len(parked)) > MOST_CASES,
@@ -97,4 +109,4 @@ def _parked() -> list[OutboxMessage]:
 
 def waiting_count(limit: int) -> int:
     """How many steps need an answer, counted no further than `limit`."""
-    return Step.objects.filter(state__in=_NEEDS_ANSWER, residue=False)[:limit].count()
+    return Step.objects.filter(_STUCK | _IN_DOUBT, residue=False)[:limit].count()

@@ -61,6 +61,7 @@ def _happened(unit: Unit, saga: SagaRow, step: StepRow, result: Any) -> None:
 
 def _did_not_happen(unit: Unit, saga: SagaRow, step: StepRow) -> None:
     if step.executed_seq is not None:
+        step.error = None
         _undo_again(unit, saga, step)
         return
     if step.state == StepState.UNKNOWN:

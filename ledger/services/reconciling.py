@@ -86,6 +86,12 @@ def _question(step: StepRow, direction: Direction) -> str:
     )
 
 
+def has_open_doubt(step: StepRow) -> bool:
+    """Whether an attempt that may have had its effect is being sent again: until that is answered
+    the step is in doubt, whatever its state (only what settles a doubt changes this error)."""
+    return (step.error or {}).get("code") == "unknown"
+
+
 def is_in_doubt(step: StepRow) -> bool:
     """Whether a person may answer for this step."""
     if step.state in {StepState.UNKNOWN, StepState.STUCK}:
