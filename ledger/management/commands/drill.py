@@ -29,7 +29,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("tool", metavar="TOOL", nargs="?")
-        parser.add_argument("--args", metavar="JSON", help="instead of the declared example args")
+        parser.add_argument(
+            "--args", dest="given", metavar="JSON", help="instead of the declared example args"
+        )
         parser.add_argument(
             "--all", action="store_true", help="every tool that declares a sandbox, one by one"
         )
@@ -38,7 +40,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         if bool(options["tool"]) == options["all"]:
             raise CommandError("Name one tool, or say --all.")
-        if options["all"] and options["args"]:
+        if options["all"] and options["given"]:
             raise CommandError("--args are for one tool.")
         wanted = self._drillable() if options["all"] else [options["tool"]]
         states = [self._drill(key, options) for key in wanted]
@@ -57,7 +59,7 @@ class Command(BaseCommand):
 
     def _drill(self, key: str, options: dict[str, Any]) -> DrillState:
         try:
-            args = parse_json(options["args"].encode()) if options["args"] else None
+            args = parse_json(options["given"].encode()) if options["given"] else None
             drill = drilling.ask(
                 key, args=args, reason=options["reason"], actor=f"shell:{getpass.getuser()}"
             )
