@@ -71,11 +71,12 @@ class Command(BaseCommand):
         return self._watch(drill)
 
     def _watch(self, drill: UUID) -> DrillState:
-        told, said_so, began = 0, False, time.monotonic()
+        told, is_begun, said_so, began = 0, False, False, time.monotonic()
         while True:
             now = drills.one(drill)
             assert now is not None, "a drill is never deleted"
-            if not told and now.started_at:
+            if now.started_at and not is_begun:
+                is_begun = True
                 self.stdout.write(f"{now.tool} version {now.version}, in {now.sandbox}")
             for leg in now.legs[told:]:
                 self.stdout.write(f"  {leg.leg:<8} {leg.outcome:<11} {leg.took_ms} ms  {leg.said}")
