@@ -8,7 +8,7 @@ import time
 import pytest
 from django.db import connection
 
-from ledger import errors
+from ledger import errors, outbox
 from ledger.legs import DrillState
 from ledger.models import (
     Attempt,
@@ -350,3 +350,15 @@ def test_steps_go_on_while_a_long_drill_runs(yard: Yard) -> None:
     thread.join(30)
     target.close()
     assert facts(drill).state == FAILED
+
+
+def test_a_relay_rings_for_a_drill_when_no_shift_lives_and_only_once(
+    yard: Yard, redis_client
+) -> None:
+    assert not outbox.ring_if_needed()
+    drill = yard.ask()
+    assert outbox.ring_if_needed()
+    assert redis_client.llen("rq:queue:shifts") == 1
+    assert not outbox.ring_if_needed()  # one is on its way
+    work(lambda: facts(drill).is_over)
+    assert not outbox.ring_if_needed()
