@@ -24,6 +24,11 @@ from ledger.states import (
 
 # SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
 REFUSED = "P0409"
+# Not refused, only too late: somebody else changed the row first. The transition starts over,
+# or is dropped.
+SUPERSEDED = "P0410"
+# The idempotency record of what was to run says `executed`: that key is spent.
+SPENT = "P0411"
 
 STEP_START = (
     StepState.WAITING,
@@ -257,6 +262,19 @@ CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
     EXECUTE FUNCTION ledger_step_wake();
 """
 
+# A guarded write checks itself, in the statement: nothing has to come back to the caller before
+# COMMIT can be sent.
+EXPECT = f"""
+CREATE OR REPLACE FUNCTION ledger_expect(got bigint, wanted bigint, code text
+    DEFAULT '{SUPERSEDED}') RETURNS bigint LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF got <> wanted THEN
+        RAISE EXCEPTION '% rows instead of %', got, wanted USING ERRCODE = code;
+    END IF;
+    RETURN got;
+END $wall$;
+"""
+
 INSTALL = (
     _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
     + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
@@ -269,6 +287,7 @@ INSTALL = (
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
     + WAKE
+    + EXPECT
 )
 
 FUNCTIONS = (
@@ -284,6 +303,7 @@ FUNCTIONS = (
     "ledger_saga_told",
     "ledger_outbox_wake",
     "ledger_step_wake",
+    "ledger_expect",
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
-REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
+REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)
