@@ -141,6 +141,7 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     print("\nTwo customers wait for you", flush=True)
     demo.play(base_url, agent, "waiting")
     print("\n" + people.welcome(base_url, crew, agent, demo.run), flush=True)
+    shop.warm_sandbox(demo.at)
     return 0
 
 
