@@ -17,7 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg.types.json import Jsonb
 
 from approvals import walls as approvals_walls
-from ledger import walls
+from ledger import drill_walls, walls
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_ENDED,
@@ -38,6 +38,12 @@ INSTALLED = {
     ),
     "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
 }
+
+# The walls of drills came later, and stand apart.
+DRILLS_INSTALLED = (
+    "0005_drills",
+    "1e3f1307c03df264cce1f30825f42dfec491f925d0cc81a9f606e26ba7089e15",
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ def test_the_database_lets_a_row_begin_only_where_it_may(
 
 def definitions() -> dict[str, str]:
     """Every function and trigger of ours in this database, as Postgres itself writes it."""
-    names = [*walls.FUNCTIONS, *approvals_walls.FUNCTIONS]
+    names = [*walls.FUNCTIONS, *drill_walls.FUNCTIONS, *approvals_walls.FUNCTIONS]
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE proname = ANY(%s) "
@@ -166,13 +172,18 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
     """Functions and triggers, from an empty slate: nothing more, nothing less."""
     migrated = definitions()
     with connection.cursor() as cursor:
-        for remove in (approvals_walls.REMOVE, walls.REMOVE):
+        for remove in (approvals_walls.REMOVE, drill_walls.REMOVE, walls.REMOVE):
             cursor.execute(remove)
         assert definitions() == {}
-        for install in (walls.INSTALL, approvals_walls.INSTALL):
+        for install in (walls.INSTALL, drill_walls.INSTALL, approvals_walls.INSTALL):
             cursor.execute(install)
     assert definitions() == migrated
     assert len(migrated) > len(walls.FUNCTIONS) + len(approvals_walls.FUNCTIONS)
+
+
+def test_a_changed_wall_of_drills_comes_with_a_migration() -> None:
+    digest = hashlib.sha256(drill_walls.INSTALL.encode()).hexdigest()
+    assert ("0005_drills", digest) == DRILLS_INSTALLED
 
 
 @pytest.mark.parametrize(("app", "source"), [("ledger", walls), ("approvals", approvals_walls)])

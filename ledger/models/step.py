@@ -97,6 +97,12 @@ class Step(models.Model):
                 ),
                 name="ledger_step_attention",
             ),
+            # When a tool's undo last worked for real: one look for each tool of a page.
+            models.Index(
+                fields=["tool", "-finished_at"],
+                condition=Q(state__in=["compensated", "corrected"]),
+                name="ledger_step_undone",
+            ),
         ]
 
     def __str__(self) -> str:
