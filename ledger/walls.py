@@ -37,7 +37,7 @@ STEP_IDENTITY = (
 )
 STEP_ARGS = (
     *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
-    *("idempotency_key", "resource", "alternatives"),
+    *("idempotency_key", "resource", "alternatives", "former"),
 )
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),

@@ -32,7 +32,10 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 INSTALLED = {
-    "ledger": ("0002_walls", "4d12a3d90ef45ba91242a43fcc3f01d4bc10703299f16c8eee7c44eec8b44219"),
+    "ledger": (
+        "0003_operators_answers",
+        "7215f32db15e8a4a55f33fe26fb9962e860829aa623e9d173991c99f96049554",
+    ),
     "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
 }
 
