@@ -8,6 +8,7 @@ tests/test_proof_states.py proves that a database holds exactly this text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
@@ -17,6 +18,7 @@ from ledger.states import (
     SAGA_TRANSITIONS,
     STEP_FINISHED,
     STEP_TRANSITIONS,
+    Direction,
     RecordState,
     SagaState,
     StepState,
@@ -257,6 +259,26 @@ CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
     EXECUTE FUNCTION ledger_step_wake();
 """
 
+# The slot of a step: an attempt lands only while the step is to be tried, and under a fence that
+# has not been passed. A step that was cancelled before it ever ran has had its fence raised.
+LANDS = f"""
+CREATE OR REPLACE FUNCTION ledger_attempt_lands() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE now_is text; fence_is int;
+BEGIN
+    SELECT state, fence INTO now_is, fence_is FROM ledger_step WHERE id = NEW.step_id;
+    IF NOT (CASE WHEN NEW.direction = '{Direction.FORWARD}'
+            THEN now_is = '{StepState.QUEUED}' AND NEW.fence > fence_is
+                OR now_is = '{StepState.EXECUTING}' AND NEW.fence = fence_is
+            ELSE now_is = '{StepState.COMPENSATING}' AND NEW.fence >= fence_is END) THEN
+        RAISE EXCEPTION 'no % attempt % can land: step % is % at fence %',
+            NEW.direction, NEW.fence, NEW.step_id, now_is, fence_is USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_attempt_lands BEFORE INSERT ON ledger_attempt
+    FOR EACH ROW EXECUTE FUNCTION ledger_attempt_lands();
+"""
+
 INSTALL = (
     _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
     + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
@@ -268,22 +290,10 @@ INSTALL = (
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
+    + LANDS
     + WAKE
 )
 
-FUNCTIONS = (
-    "ledger_saga_transition",
-    "ledger_step_transition",
-    "ledger_record_transition",
-    "ledger_append_only",
-    "ledger_kept",
-    "ledger_entry_chain",
-    "ledger_step_frozen",
-    "ledger_record_frozen",
-    "ledger_step_told",
-    "ledger_saga_told",
-    "ledger_outbox_wake",
-    "ledger_step_wake",
-)
+FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL))
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)

@@ -34,7 +34,7 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 INSTALLED = {
     "ledger": (
         "0003_operators_answers",
-        "7215f32db15e8a4a55f33fe26fb9962e860829aa623e9d173991c99f96049554",
+        "6bae7071bb39e4a659dfb9486e6961e2e84afc7c9a49e104ff80e63e33930b28",
     ),
     "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
 }
