@@ -60,12 +60,12 @@ def edit(unit: Unit, case: Case, args: Any) -> None:
     tool = registry().get(old.tool)
     new = _edited(case, tool, args)
     why = f"{unit.actor.removeprefix('person:')} edited the arguments."
+    verdict = _judged(case, new, why)
     step.fence += 1
     step.held_why = ""
     unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
     gate().close([step.id], why)
     unit.flush()
-    verdict = _judged(case, new, why)
     _supersede(case, tool, old, replace(new, verdict=verdict.kind))
     del unit.steps[step.id]
     unit.lock_with_steps([step.id])

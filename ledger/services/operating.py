@@ -6,6 +6,8 @@ for the question that the person saw. One that comes second is told what is reco
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -185,12 +187,17 @@ def _too_late(
 ) -> Answered | errors.AlreadyDecided:
     """Somebody, or something, was first: the same answer is a replay, another is refused."""
     step = case.step
-    earlier = _answer_to(case, pressed.question)
+    told = answers_of(step.saga_id, step.step_id)
+    earlier = _answer_to(case, told, pressed.question)
     if earlier is not None and _is_same(earlier, pressed):
         return Answered(True, earlier.actor, earlier.seq)
-    fact = earlier or last_state(step.saga_id, step.step_id)
+    fact = last_state(step.saga_id, step.step_id)
+    if pressed.action == Action.RETRY and told and told[0].kind == "operator.retried":
+        if told[0].seq > fact.seq and remedies.is_under_way(step):
+            return Answered(True, told[0].actor, told[0].seq)
+    fact = earlier or fact
     if pressed.action in remedies.ABOUT_THE_WORLD:
-        _keep(unit, case, pressed, reason)
+        _keep(unit, case, told, pressed, reason)
     return errors.AlreadyDecided(
         f"{_sentence(case, fact)} Nothing was changed by this.",
         state=step.state.value,
@@ -198,17 +205,18 @@ def _too_late(
     )
 
 
-def _answer_to(case: Case, question: str) -> Told | None:
+def _answer_to(case: Case, told: Sequence[Told], question: str) -> Told | None:
     """The answer to a question; without one the last answer, unless another question is open."""
-    told = [one for one in answers_of(case.step.saga_id, case.step.step_id) if one.question]
+    answers = [one for one in told if one.question]
     if question:
-        return next((one for one in told if one.question == question), None)
-    return told[0] if told and case.trouble is None else None
+        return next((one for one in answers if one.question == question), None)
+    return answers[0] if answers and case.trouble is None else None
 
 
 def _is_same(earlier: Told, pressed: Pressed) -> bool:
-    said = {key: earlier.payload.get(key) for key in pressed.says()}
-    return keys.canonical(said) == keys.canonical(pressed.says())
+    says = json.loads(keys.storable_facts(pressed.says()))  # as its entry would keep it
+    said = {key: earlier.payload.get(key) for key in says}
+    return keys.canonical(said) == keys.canonical(says)
 
 
 def _sentence(case: Case, fact: Told) -> str:
@@ -224,10 +232,10 @@ def _sentence(case: Case, fact: Told) -> str:
     return f"{now} That cannot be done about it now; it is so since {at}."
 
 
-def _keep(unit: Unit, case: Case, pressed: Pressed, reason: str) -> None:
+def _keep(unit: Unit, case: Case, told: Sequence[Told], pressed: Pressed, reason: str) -> None:
     """A person's word about the world that came too late changes nothing, but is evidence."""
     said = {"said": pressed.action.value, "asked": pressed.question, "reason": reason}
-    for one in answers_of(case.step.saga_id, case.step.step_id):
+    for one in told:
         if one.kind == "operator.late" and one.actor == pressed.actor:
             if all(one.payload.get(key) == value for key, value in said.items()):
                 return

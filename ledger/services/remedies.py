@@ -67,9 +67,10 @@ def only_hurries(case: Case, action: Action) -> bool:
 def happened(unit: Unit, case: Case, result: Any) -> None:
     """The effect, or its undo, is there: looked up by a person, or done by one."""
     saga, step = case.saga, case.step
-    settled(step)
     if case.facts.is_forward:
         check_result(step.variant, result)
+    settled(step)
+    if case.facts.is_forward:
         if case.trouble == Trouble.DOUBT:
             found = Applied(result)
             conclude(unit, saga, step, Direction.FORWARD, found, tool=None, how="operator")
