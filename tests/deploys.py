@@ -59,7 +59,8 @@ class Book:
     def probe(self, call):
         lines = BOOK.read_text(encoding="utf-8") if BOOK.exists() else ""
         undo = call.direction != "forward"
-        found = ("{undo} " + call.result["no"] if undo else "booked " + call.idempotency_key) in lines
+        line = "{undo} " + call.result["no"] if undo else "booked " + call.idempotency_key
+        found = line in lines
         return Applied({{"no": call.idempotency_key[:8]}}) if found else NotApplied()
 '''
 SCHEMA = {
