@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from ledger.landing import landing
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_TRANSITIONS,
     STEP_FINISHED,
     STEP_TRANSITIONS,
-    Direction,
     RecordState,
     SagaState,
     StepState,
@@ -26,6 +26,11 @@ from ledger.states import (
 
 # SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
 REFUSED = "P0409"
+# Not refused, only too late: somebody else changed the row first. The transition starts over,
+# or is dropped.
+SUPERSEDED = "P0410"
+# The idempotency record of what was to run says `executed`: that key is spent.
+SPENT = "P0411"
 
 STEP_START = (
     StepState.WAITING,
@@ -259,24 +264,17 @@ CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
     EXECUTE FUNCTION ledger_step_wake();
 """
 
-# The slot of a step: an attempt lands only while the step is to be tried, and under a fence that
-# has not been passed. A step that was cancelled before it ever ran has had its fence raised.
-LANDS = f"""
-CREATE OR REPLACE FUNCTION ledger_attempt_lands() RETURNS trigger LANGUAGE plpgsql AS $wall$
-DECLARE now_is text; fence_is int;
+# A guarded write checks itself, in the statement: nothing has to come back to the caller before
+# COMMIT can be sent.
+EXPECT = f"""
+CREATE OR REPLACE FUNCTION ledger_expect(got bigint, wanted bigint, code text
+    DEFAULT '{SUPERSEDED}') RETURNS bigint LANGUAGE plpgsql AS $wall$
 BEGIN
-    SELECT state, fence INTO now_is, fence_is FROM ledger_step WHERE id = NEW.step_id;
-    IF NOT (CASE WHEN NEW.direction = '{Direction.FORWARD}'
-            THEN now_is = '{StepState.QUEUED}' AND NEW.fence > fence_is
-                OR now_is = '{StepState.EXECUTING}' AND NEW.fence = fence_is
-            ELSE now_is = '{StepState.COMPENSATING}' AND NEW.fence >= fence_is END) THEN
-        RAISE EXCEPTION 'no % attempt % can land: step % is % at fence %',
-            NEW.direction, NEW.fence, NEW.step_id, now_is, fence_is USING ERRCODE = '{REFUSED}';
+    IF got <> wanted THEN
+        RAISE EXCEPTION '% rows instead of %', got, wanted USING ERRCODE = code;
     END IF;
-    RETURN NEW;
+    RETURN got;
 END $wall$;
-CREATE OR REPLACE TRIGGER ledger_attempt_lands BEFORE INSERT ON ledger_attempt
-    FOR EACH ROW EXECUTE FUNCTION ledger_attempt_lands();
 """
 
 INSTALL = (
@@ -290,10 +288,11 @@ INSTALL = (
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
-    + LANDS
+    + landing(REFUSED)
     + WAKE
+    + EXPECT
 )
 
 FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL))
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
-REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
+REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)

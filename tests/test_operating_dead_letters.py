@@ -40,8 +40,8 @@ def stuck_after_pivot(till: Till, *more: Proposal) -> tuple[UUID, Step]:
     till.work()
     till.release()
     till.propose(saga, "one", sum=100, refuse="lunch")
-    for step in more:
-        propose(saga, step, bearer=till.agent)
+    for another in more:
+        propose(saga, another, bearer=till.agent)
     till.work()
     step = step_of(saga)
     assert (step.state, state_of(saga)) == ("stuck", "stuck")

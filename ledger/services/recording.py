@@ -79,7 +79,7 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
                 _record_look(unit, found, looks[assignment.message])
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
-    unit.flush()
+    unit.flush(last=True)
     return unit.left_more
 
 
