@@ -25,7 +25,7 @@ from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
-from ledger.walls import SPENT
+from ledger.walls_sql import SPENT
 
 # A lease outlives the tool's own timeout by this much, for the answer to be written down.
 LEASE_MARGIN_S = 5.0
