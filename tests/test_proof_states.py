@@ -33,8 +33,8 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 INSTALLED = {
     "ledger": (
-        "0003_statements_travel_together",
-        "6342852a64469df175298eca7768acf2cbdf0bcd624577656b6462bb11f39671",
+        "0006_operators_answers",
+        "54c82042eb28179c350010c4143f7b23733756785ac5a023680c7fb6b9d08630",
     ),
     "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
 }
