@@ -21,9 +21,10 @@ from ledger.states import (
     SagaState,
     StepState,
 )
+from ledger.walls.entries import CHAIN, NO_CHANGE_WITHOUT_ENTRY, hash_of
+from ledger.walls.words import REFUSED, append_only, quoted
 
-# SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
-REFUSED = "P0409"
+__all__ = ["FUNCTIONS", "INSTALL", "KEEPS", "REFUSED", "REMOVE", "append_only", "hash_of", "quoted"]
 
 STEP_START = (
     StepState.WAITING,
@@ -47,10 +48,6 @@ S = TypeVar("S", bound=StrEnum)
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
 
-def _quoted(states: Iterable[str]) -> str:
-    return ", ".join(f"'{state}'" for state in sorted(states))
-
-
 def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
     pairs = [
         f"('{old}', '{new}')"
@@ -61,13 +58,18 @@ def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
 
 
 def _transition_wall(
-    table: str, noun: str, transitions: Mapping[S, frozenset[S]], start: Iterable[str]
+    table: str,
+    noun: str,
+    transitions: Mapping[S, frozenset[S]],
+    start: Iterable[str],
+    saga: str = "NEW.saga_id",
 ) -> str:
+    """`saga`: where a row names its saga, which may be coming back (ledger/doors.py)."""
     return f"""
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state NOT IN ({_quoted(start)}) THEN
+        IF NEW.state NOT IN ({quoted(start)}) AND NOT ledger_is_returning({saga}) THEN
             RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -93,33 +95,41 @@ def _changed(columns: Iterable[str]) -> str:
     return f"({old}) IS DISTINCT FROM ({new})"
 
 
-def _append_only(table: str) -> str:
-    return f"""
-CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table}
-    FOR EACH ROW EXECUTE FUNCTION ledger_append_only();
-CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_append_only();
-"""
-
-
 APPEND_ONLY = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_append_only() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
+    IF TG_OP = 'DELETE' AND TG_TABLE_NAME = 'ledger_entry' THEN
+        IF ledger_is_leaving(OLD.saga_id) THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
 """
-    + _append_only("ledger_entry")
-    + _append_only("ledger_checkpoint")
-    + _append_only("ledger_checkpointhead")
+    + append_only("ledger_entry")
+    + append_only("ledger_checkpoint")
+    + append_only("ledger_checkpointhead")
 )
 
 # Nothing here is ever deleted: a step that is gone could be proposed anew, and would run again.
+# But for a saga that leaves as a whole, below a tombstone that answers for it (ledger/doors.py).
 KEPT = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE gone jsonb;
 BEGIN
+    IF TG_OP = 'DELETE' THEN
+        gone := to_jsonb(OLD);
+        IF ledger_is_leaving(CASE TG_TABLE_NAME
+            WHEN 'ledger_saga' THEN (gone ->> 'id')::uuid
+            WHEN 'ledger_step' THEN (gone ->> 'saga_id')::uuid
+            ELSE (SELECT saga_id FROM ledger_step WHERE id = (gone ->> 'step_id')::uuid) END)
+        THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -139,30 +149,6 @@ CREATE OR REPLACE TRIGGER ledger_toolversion_no_change BEFORE UPDATE ON ledger_t
 """
 )
 
-# The text that an entry's hash is over: everything a reader of the API sees, one a line,
-# the payload last. It is the same in ledger/chain.py, which verifies without the database.
-CHAIN = """
-CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    SELECT head_seq + 1, head_hash INTO NEW.seq, NEW.prev_hash
-        FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
-    IF NEW.seq IS NULL THEN
-        RAISE EXCEPTION 'no saga % for this entry', NEW.saga_id USING ERRCODE = '23503';
-    END IF;
-    NEW.at := clock_timestamp();
-    NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
-    NEW.hash := encode(sha256(convert_to(concat_ws(E'\\n',
-        NEW.prev_hash, NEW.saga_id, NEW.seq, NEW.kind, NEW.step_id,
-        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        NEW.actor, NEW.payload), 'UTF8')), 'hex');
-    UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash, updated_at = NEW.at
-        WHERE id = NEW.saga_id;
-    RETURN NEW;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_entry_chain BEFORE INSERT ON ledger_entry
-    FOR EACH ROW EXECUTE FUNCTION ledger_entry_chain();
-"""
-
 FROZEN_STEP = f"""
 CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
@@ -170,7 +156,7 @@ BEGIN
         RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
     IF {_changed(STEP_ARGS)} AND NOT (
-        NEW.revision = OLD.revision + 1 AND OLD.state IN ({_quoted(REVISABLE)})
+        NEW.revision = OLD.revision + 1 AND OLD.state IN ({quoted(REVISABLE)})
     ) THEN
         RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
@@ -194,49 +180,6 @@ CREATE OR REPLACE TRIGGER ledger_record_frozen BEFORE UPDATE ON ledger_idempoten
 """
 
 
-def _told(noun: str) -> str:
-    """Two triggers, because only an UPDATE has an old state to compare with: a write that
-    leaves the state as it is must not search the saga's entries for the last one."""
-    return f"""
-DROP TRIGGER IF EXISTS ledger_{noun}_told_first ON ledger_{noun};
-CREATE CONSTRAINT TRIGGER ledger_{noun}_told_first AFTER INSERT ON ledger_{noun}
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_told();
-DROP TRIGGER IF EXISTS ledger_{noun}_told ON ledger_{noun};
-CREATE CONSTRAINT TRIGGER ledger_{noun}_told AFTER UPDATE OF state ON ledger_{noun}
-    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state)
-    EXECUTE FUNCTION ledger_{noun}_told();
-"""
-
-
-# Checked at COMMIT, so that state and entry may be written in either order.
-NO_CHANGE_WITHOUT_ENTRY = f"""
-CREATE OR REPLACE FUNCTION ledger_step_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
-DECLARE told text; now_is text;
-BEGIN
-    SELECT state INTO now_is FROM ledger_step WHERE id = NEW.id;
-    SELECT state INTO told FROM ledger_entry
-        WHERE saga_id = NEW.saga_id AND step_id = NEW.step_id AND state <> ''
-        ORDER BY seq DESC LIMIT 1;
-    IF told IS DISTINCT FROM now_is THEN
-        RAISE EXCEPTION 'step % is % but its last entry says %', NEW.id, now_is, told
-            USING ERRCODE = '{REFUSED}';
-    END IF;
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE FUNCTION ledger_saga_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
-DECLARE told text; now_is text;
-BEGIN
-    SELECT state INTO now_is FROM ledger_saga WHERE id = NEW.id;
-    SELECT state INTO told FROM ledger_entry
-        WHERE saga_id = NEW.id AND step_id = '' AND state <> '' ORDER BY seq DESC LIMIT 1;
-    IF told IS DISTINCT FROM now_is THEN
-        RAISE EXCEPTION 'saga % is % but its last entry says %', NEW.id, now_is, told
-            USING ERRCODE = '{REFUSED}';
-    END IF;
-    RETURN NULL;
-END $wall$;
-{_told("step")}{_told("saga")}"""
-
 # Doorbells. Losing one costs time and nothing else: every listener polls too.
 WAKE = f"""
 CREATE OR REPLACE FUNCTION ledger_outbox_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
@@ -253,15 +196,16 @@ BEGIN
 END $wall$;
 CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
     FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
-        AND NEW.state IN ({_quoted(STEP_FINISHED | {StepState.STUCK})}))
+        AND NEW.state IN ({quoted(STEP_FINISHED | {StepState.STUCK})}))
     EXECUTE FUNCTION ledger_step_wake();
 """
 
 INSTALL = (
-    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
+    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
     + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
     + _transition_wall(
-        "ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]
+        *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
+        "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",
     )
     + APPEND_ONLY
     + KEPT
