@@ -198,40 +198,65 @@ def read(path: Path) -> Iterator[SagaLines]:
 
     Memory for one saga at a time. Raises BadExport, OSError.
     """
-    whole, heads = hashlib.sha256(), _Heads()
-    count = {"sagas": 0, "entries": 0, "lines": 0}
-    current: SagaLines | None = None
-    lines: list[str] = []
-    manifest: Mapping[str, Any] | None = None
+    reader = _Reader()
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if manifest is not None:
-                raise BadExport(f"line {number}: there is more after the manifest")
-            line, told = _parsed(raw, number)
-            kind = told.get("kind")
-            if number == 1:
-                _check_format(told)
-            elif kind == "saga" and current is None:
-                current, lines = SagaLines(told["saga"], told, ()), []
-            elif kind == "saga.end" and current is not None:
-                current.lines, current.end = lines, told
-                _check_end(current, number)
-                heads.add(told)
-                count["sagas"] += 1
-                count["entries"] += told["entries"]
-                yield current
-                current = None
-            elif kind == "manifest" and current is None:
-                manifest = told
-                _check_manifest(told, count | {"heads": heads.root(), "sha256": whole.hexdigest()})
-            elif kind is None and current is not None and table_of(line):
-                lines.append(line)
-            else:
-                raise BadExport(f"line {number}: {kind or 'a row'} does not belong here")
-            whole.update(raw)
-            count["lines"] = number
-    if manifest is None:
+        for raw in file:
+            saga = reader.take(raw)
+            if saga is not None:
+                yield saga
+    if not reader.is_done:
         raise BadExport("it is cut off: there is no manifest")
+
+
+class _Reader:
+    """What has been read so far, and what may come next."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._whole, self._heads = hashlib.sha256(), _Heads()
+        self._found = {"sagas": 0, "entries": 0, "lines": 0}
+        self._saga: SagaLines | None = None
+        self._lines: list[str] = []
+
+    def take(self, raw: bytes) -> SagaLines | None:
+        """The next line of the file; a saga when it was the last of one."""
+        number = self._found["lines"] + 1
+        line, told = _parsed(raw, number)
+        kind = told.get("kind", "")
+        ended = None
+        if self.is_done:
+            raise BadExport(f"line {number}: there is more after the manifest")
+        if number == 1:
+            _check_format(told)
+        elif self._saga is not None and kind == "saga.end":
+            ended = self._end(told, number)
+        elif self._saga is not None and not kind and table_of(line):
+            self._lines.append(line)
+        elif self._saga is None and kind == "saga":
+            self._saga, self._lines = SagaLines(str(told.get("saga")), told, ()), []
+        elif self._saga is None and kind == "manifest":
+            self._check_manifest(told)
+        else:
+            raise BadExport(f"line {number}: {kind or 'a row'} does not belong here")
+        self._whole.update(raw)
+        self._found["lines"] = number
+        return ended
+
+    def _end(self, told: Mapping[str, Any], number: int) -> SagaLines:
+        assert self._saga is not None
+        saga, self._saga = self._saga, None
+        saga.lines, saga.end = self._lines, told
+        _check_end(saga, number)
+        self._heads.add(told)
+        self._found["sagas"] += 1
+        self._found["entries"] += told["entries"]
+        return saga
+
+    def _check_manifest(self, told: Mapping[str, Any]) -> None:
+        found = self._found | {"heads": self._heads.root(), "sha256": self._whole.hexdigest()}
+        if wrong := sorted(name for name in found if told.get(name) != found[name]):
+            raise BadExport(f"the manifest has another {', '.join(wrong)}")
+        self.is_done = True
 
 
 def _parsed(raw: bytes, number: int) -> tuple[str, dict[str, Any]]:
@@ -257,8 +282,3 @@ def _check_end(saga: SagaLines, number: int) -> None:
         raise BadExport(f"line {number}: saga {saga.id} has not exactly one row") from None
     if wrong := sorted(name for name in sealed if saga.end.get(name) != sealed[name]):
         raise BadExport(f"line {number}: saga {saga.id} has another {', '.join(wrong)}")
-
-
-def _check_manifest(told: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    if wrong := sorted(name for name in found if told.get(name) != found[name]):
-        raise BadExport(f"the manifest has another {', '.join(wrong)}")

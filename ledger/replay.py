@@ -152,7 +152,9 @@ def _step_faults(step: Any, replay: Replay) -> Iterator[tuple[int | None, str]]:
         yield effect_at, "its result is not the recorded one"
 
 
-def _decision_faults(saga: Any, rows: Mapping[str, Mapping[str, Any]], replay: Replay) -> Iterator[Fault]:
+def _decision_faults(
+    saga: Any, rows: Mapping[str, Mapping[str, Any]], replay: Replay
+) -> Iterator[Fault]:
     """Where what people said, as the gate keeps it, is not what the ledger was told."""
     name = str(saga.id)
     for decision, (seq, told) in replay.decisions.items():

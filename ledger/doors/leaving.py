@@ -13,8 +13,8 @@ OPEN = (
     ("it has not ended", f"g.state NOT IN ({_ENDED})"),
     (
         "a step of it is not finished",
-        "EXISTS (SELECT FROM ledger_step s WHERE s.saga_id = g.id "
-        f"AND s.state NOT IN ({_FINISHED}))",
+        f"""EXISTS (SELECT FROM ledger_step s WHERE s.saga_id = g.id
+            AND s.state NOT IN ({_FINISHED}))""",
     ),
     (
         "an attempt of it is under way",
@@ -22,8 +22,8 @@ OPEN = (
     ),
     (
         "a message of it waits",
-        f"EXISTS (SELECT FROM ledger_outboxmessage o WHERE o.step_id IN {_MINE} "
-        "AND (o.taken_at IS NULL OR o.lease_until IS NOT NULL))",
+        f"""EXISTS (SELECT FROM ledger_outboxmessage o WHERE o.step_id IN {_MINE}
+            AND (o.taken_at IS NULL OR o.lease_until IS NOT NULL))""",
     ),
     (
         "it holds a resource",

@@ -53,7 +53,8 @@ _OLD = """g.state IN ('completed', 'compensated')
     AND g.created_at < clock_timestamp() - %(older_than)s::interval"""
 DUE = f"""
 SELECT g.id FROM ledger_saga g
-WHERE {_OLD} AND g.id > %(after)s AND g.id < %(before)s AND {_CLOSED} AND (%(with_residue)s OR NOT ({_RESIDUE}))
+WHERE {_OLD} AND g.id > %(after)s AND g.id < %(before)s AND {_CLOSED}
+    AND (%(with_residue)s OR NOT ({_RESIDUE}))
 ORDER BY g.id LIMIT %(limit)s
 """  # noqa: S608 - conditions of ours
 HELD_BACK = f"""
@@ -74,13 +75,15 @@ SELECT id, name, folder, sha256 FROM ledger_export WHERE finished_at IS NULL ORD
 FINISHED = "UPDATE ledger_export SET finished_at = clock_timestamp() WHERE id = %s"
 # The rows go in the order in which they hang on each other; a tool's version may be shared.
 LEAVE = [
-    f"DELETE FROM {table} t WHERE {where.replace('which', '%(saga)s')}"
+    f"DELETE FROM {table} t WHERE {where.replace('which', '%(saga)s')}"  # noqa: S608 - ours
     for table, where in [
-        *((table, "t.step_id IN (SELECT s.id FROM ledger_step s WHERE s.saga_id = which)")
-          for table in SPENT),
+        *(
+            (table, "t.step_id IN (SELECT s.id FROM ledger_step s WHERE s.saga_id = which)")
+            for table in SPENT
+        ),
         *((table, where) for table, where, _ in reversed(EXPORTED) if "toolversion" not in table),
     ]
-]  # noqa: S608 - names and conditions of ours
+]
 
 
 class ArchiveBusy(Exception):

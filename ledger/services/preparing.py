@@ -14,6 +14,11 @@ from ledger.services.proposals import Proposal
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
 
+_TOOL_OF = """
+SELECT tool FROM ledger_step WHERE id = %(step)s
+UNION ALL SELECT tool FROM ledger_steptombstone WHERE id = %(step)s LIMIT 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -130,7 +135,7 @@ def _claim(proposal: Proposal, effect_key: str) -> str:
             "repeat_of needs a reason: say in `reason` why a second effect is wanted.",
             errors=[{"pointer": "/reason", "detail": "required with repeat_of"}],
         )
-    first = storage.row("SELECT tool FROM ledger_step WHERE id = %s", [proposal.repeat_of])
+    first = storage.row(_TOOL_OF, {"step": proposal.repeat_of})
     if first is None or first.tool != proposal.tool:
         raise errors.InvalidArgs(
             f"repeat_of names no step of the tool {proposal.tool!r}: give the id of the step whose "

@@ -14,6 +14,7 @@ from ledger.chain import FIRST, checkpoint_root
 from ledger.gate import gate
 from ledger.models import Checkpoint, CheckpointHead, Entry, Saga, Step
 from ledger.replay import Fault, saga_faults
+from ledger.services.verifying_tombstones import LAST, seals, tombstone_faults
 
 __all__ = ["Fault", "verify", "verify_saga"]
 
@@ -31,6 +32,7 @@ def verify(on_saga: Any = None) -> Iterator[Fault]:
             if on_saga:
                 on_saga(count)
         yield from _orphans()
+        yield from tombstone_faults()
         yield from _checkpoints()
 
 
@@ -73,8 +75,11 @@ def _heads_faults(checkpoint: Checkpoint, heads: list[tuple[Any, int, str]]) -> 
         .filter(seq__in=[head[1] for head in heads])
         .values_list("saga_id", "seq", "hash")
     }
+    sealed = seals([head[0] for head in heads])
     for saga_id, seq, head in heads:
-        if known.get((saga_id, seq)) != head:
+        if head not in (known.get((saga_id, seq)), sealed.get((saga_id, seq))):
+            if seq < sealed.get((saga_id, LAST), 0) and (saga_id, seq) not in known:
+                continue  # archived; its export has this entry, and the seal is over it
             yield Fault(
                 str(saga_id), seq, f"checkpoint {checkpoint.pk} saw another end of this chain"
             )
