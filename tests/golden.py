@@ -166,9 +166,11 @@ def _act(target: str, wire: Any, exports: Path) -> None:
 
     call_command("migrate", interactive=False, verbosity=0)
     agent = tokens.bearer(tokens.issue_agent_token("shopper"))
-    person = tokens.seat_operator("olivia", group="approvers")
-    olivia = tokens.bearer(tokens.issue_operator_token(person))
-    play_all(Play(Shop(target, wire, agent), olivia, exports), print)
+    olivia, omar = (
+        tokens.bearer(tokens.issue_operator_token(tokens.seat_operator(name, group="approvers")))
+        for name in ("olivia", "omar")
+    )
+    play_all(Play(Shop(target, wire, agent), olivia, omar, exports), print)
     assert [str(fault) for fault in verify()] == []
 
 

@@ -7,22 +7,24 @@ let run out early and a request's end that is brought forward, as the tests of b
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
+from django.test import override_settings
 
 from approvals.models import Approval
 from approvals.services import deciding
 from ledger import outbox
 from ledger.bearer import Bearer
 from ledger.errors import SagaError
-from ledger.models import Attempt, OutboxMessage, Step
+from ledger.models import Attempt, OutboxMessage, Saga, Step
 from ledger.outcomes import Failed
 from ledger.services import closing, freezing, operating
 from ledger.services.acknowledging import acknowledge_residue
@@ -33,17 +35,18 @@ from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.recording import Finished, record
 from ledger.services.restoring import restore_file
 from ledger.services.shifts import ring_row
+from ledger.tools.installed import registry
+from tests.approvalcast import Case
 from tests.shop import Shop, broken, customer, work, work_saga
-
-Step_ = Proposal
 
 
 @dataclass
 class Play:
-    """Who acts: the shop with its agent, and one person who may do everything."""
+    """Who acts: the shop with its agent, and two people who may approve."""
 
     shop: Shop
     olivia: Bearer
+    omar: Bearer
     folder: Path
 
     def open(self, task: str, *steps: Proposal) -> UUID:
@@ -56,9 +59,11 @@ class Play:
         self.shop.propose(saga, "refund", "payments.refund", args=args, reason="The order is void.")
         return saga
 
-    def decide(self, saga: UUID, answer: Callable[..., Any]) -> None:
-        asked = Approval.objects.get(saga_id=saga, state="pending")
-        answer(self.olivia, asked.pk, args_digest=asked.args_digest, reason="Seen by Olivia.")
+    def decide(
+        self, saga: UUID, answer: Callable[..., Any], person: Bearer | None = None, **which: Any
+    ) -> None:
+        asked = Approval.objects.get(saga_id=saga, state="pending", **which)
+        answer(person or self.olivia, asked.pk, args_digest=asked.args_digest, reason="Looked at.")
 
     def committed(self, saga: UUID, *step_ids: str) -> None:
         def are() -> bool:
@@ -79,17 +84,25 @@ def approved(play: Play) -> None:
     saga = play.held("approved")
     play.decide(saga, deciding.approve)
     play.committed(saga, "refund")
-    try:
-        play.decide(saga, deciding.reject)
-    except (SagaError, Approval.DoesNotExist):
-        late = Approval.objects.get(saga_id=saga)
-        try:
-            deciding.reject(
-                play.olivia, late.pk, args_digest=late.args_digest, reason="Too late, as it was."
-            )
-        except SagaError:
-            pass
     closing.complete(saga, bearer=play.shop.bearer)
+
+
+def approved_by_two(play: Play) -> None:
+    saga = play.held("approved-by-two")
+    step = Step.objects.get(saga_id=saga)
+    Case(play.shop.bearer, saga, step.pk).ask_again(seconds=86_400, needs={"approvers": 2})
+    for person in (play.olivia, play.omar):
+        play.decide(saga, deciding.approve, person)
+    play.committed(saga, "refund")
+
+
+def taken_back(play: Play) -> None:
+    """A yes, and a no before anything ran."""
+    saga = play.held("taken-back")
+    play.decide(saga, deciding.approve)
+    asked = Approval.objects.get(saga_id=saga)
+    deciding.reject(play.omar, asked.pk, args_digest=asked.args_digest, reason="Not this one.")
+    work_saga(saga, "compensated")
 
 
 def compensated(play: Play) -> None:
@@ -120,7 +133,7 @@ def with_residue(play: Play) -> None:
 
 def stuck(play: Play, task: str = "stuck") -> UUID:
     """A dead letter: the target refuses the undo."""
-    saga = play.open(task, Step_("sticky", "crm.sticky", {"email": f"{task}@example.com"}))
+    saga = play.open(task, Proposal("sticky", "crm.sticky", {"email": f"{task}@example.com"}))
     play.committed(saga, "sticky")
     closing.abort(saga, "it must be undone", bearer=play.shop.bearer)
     work_saga(saga, "stuck")
@@ -142,6 +155,9 @@ def expired(play: Play) -> None:
             [saga],
         )
         cursor.execute("ALTER TABLE approvals_approval ENABLE TRIGGER approvals_approval_frozen")
+    late = Approval.objects.get(saga_id=saga)
+    with suppress(SagaError):  # too late, and journaled as that
+        deciding.approve(play.olivia, late.pk, args_digest=late.args_digest, reason="Now?")
     work_saga(saga, "compensated")
 
 
@@ -188,6 +204,26 @@ def looked_up(play: Play) -> None:
     play.shop.wire.cut_next("POST", "/v1/customers")
     saga = play.open("looked-up", customer("one", "cut@example.com"))
     play.committed(saga, "one")
+
+
+def sent_again(play: Play) -> None:
+    """A target that dedupes on our key is asked once more, forward and back."""
+    play.shop.wire.cut_next("POST", "/v1/customers")
+    saga = play.open("sent-again", Proposal("one", "notes.again", {"email": "re@example.com"}))
+    play.committed(saga, "one")
+    play.shop.wire.cut_next("DELETE", "/v1/customers")
+    closing.abort(saga, "no longer wanted", bearer=play.shop.bearer)
+    work(lambda: Saga.objects.get(pk=saga).state in ("compensated", "stuck"))
+
+
+def undone_at_last(play: Play) -> None:
+    """The target was busy when it was to undo."""
+    saga = play.open("undone-at-last", customer("one", "busy@example.com"))
+    play.committed(saga, "one")
+    closing.abort(saga, "no longer wanted", bearer=play.shop.bearer)
+    shift, taken = take(saga)
+    record(shift, [Finished(taken, Failed("503: busy", retryable=True))])
+    work_saga(saga, "compensated")
 
 
 def late(play: Play) -> None:
@@ -248,6 +284,9 @@ def let_run_out(taken: Assignment) -> None:
 
 def waiting(play: Play) -> None:
     saga = play.held("waiting")
+    args = {"charge": play.shop.charge(), "amount": 7}
+    play.shop.propose(saga, "too", "payments.refund", args=args)
+    play.decide(saga, deciding.approve, step__step_id="too")
     play.shop.propose(saga, "after", "crm.customer", args={"email": "after@example.com"})
 
 
@@ -285,6 +324,16 @@ def unknown(play: Play) -> None:
     hold_still()
 
 
+def asked_again(play: Play) -> None:
+    """A yes was used up by a worker that was killed, and its refund did not happen."""
+    saga = play.held("asked-again")
+    play.decide(saga, deciding.approve)
+    _, taken = take(saga)
+    let_run_out(taken)
+    hold_still(but=saga)
+    work(lambda: Step.objects.filter(saga_id=saga, state="awaiting_approval").exists())
+
+
 def retrying(play: Play) -> None:
     saga = play.open("retrying", customer("one", "retrying@example.com"))
     shift, taken = take(saga)
@@ -307,33 +356,34 @@ def queued(play: Play) -> None:
 
 def of_another_worker(play: Play) -> None:
     """A tool in Python that the reader of this ledger does not have (case C111)."""
-    play.open("elsewhere", Proposal("one", "bench.noop", {"caller": "golden", "number": 1}))
+    saga = play.open("elsewhere", Proposal("one", "bench.noop", {"caller": "golden", "number": 1}))
+    hold_still(but=saga)
+    apps = [app for app in settings.INSTALLED_APPS if app != "bench.noop"]
+    with override_settings(INSTALLED_APPS=apps):
+        registry.cache_clear()
+        work(lambda: Step.objects.exclude(held_why="").filter(saga_id=saga).exists())
+    registry.cache_clear()
 
 
-def hold_still() -> None:
+def hold_still(but: UUID | None = None) -> None:
     """Whatever is due is due later, so that the next scene does not take it."""
-    later = time.time() + 1_000_000
-    OutboxMessage.objects.filter(taken_at__isnull=True).update(due_at=_moment(later))
-
-
-def _moment(at: float) -> Any:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(at, UTC)
+    waiting = OutboxMessage.objects.filter(taken_at__isnull=True).exclude(saga_id=but)
+    waiting.update(due_at=datetime.now(UTC) + timedelta(days=10))
 
 
 def make_due() -> None:
     """The end of `hold_still`."""
-    OutboxMessage.objects.filter(taken_at__isnull=True).update(due_at=_moment(time.time()))
+    OutboxMessage.objects.filter(taken_at__isnull=True).update(due_at=datetime.now(UTC))
 
 
 SETTLED = (
-    archived, completed, approved, compensated, aborted, with_residue, rejected, expired, revised,
+    archived, completed, approved, approved_by_two, taken_back, sent_again, undone_at_last,
+    compensated, aborted, with_residue, rejected, expired, revised,
     alternative, deduplicated, repeated, looked_up, late, answered,
 )  # fmt: skip
 IN_FLIGHT = (
     blind, stuck, waiting, change_requested, approved_and_not_run, frozen, executing, unknown,
-    retrying, compensating, queued, of_another_worker,
+    asked_again, retrying, compensating, queued, of_another_worker,
 )  # fmt: skip
 
 

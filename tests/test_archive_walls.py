@@ -188,8 +188,8 @@ COMES_BACK = "INSERT INTO ledger_restoration (id, saga_id, actor) VALUES (%(id)s
 INVENTED = (
     "INSERT INTO ledger_saga (id, agent_id, task_id, name, opened_digest, metadata, webhook, "
     "state, fence, step_count, retry_budget, retries_used, started_by, ended_backward_why, "
-    "head_seq, head_hash, created_at, updated_at, ended_at) SELECT %(saga)s, agent_id, task_id, 'x', '', "
-    "'{}', '', 'completed', 0, 0, 0, 0, '', '', seq, hash, now(), now(), now() "
+    "head_seq, head_hash, created_at, updated_at, ended_at) SELECT %(saga)s, agent_id, task_id, "
+    "'x', '', '{}', '', 'completed', 0, 0, 0, 0, '', '', seq, hash, now(), now(), now() "
     "FROM ledger_tombstone WHERE saga_id = %(saga)s"
 )
 INVENTED_ENTRY = (
