@@ -226,13 +226,13 @@ def test_a_saga_in_use_is_left_alone_and_nobody_waits(shop: Shop, tmp_path: Path
 
 def test_a_restored_saga_is_as_it_left_and_tells_where_it_was(shop: Shop, tmp_path: Path) -> None:
     saga = undone(shop)
-    before = Saga.objects.filter(pk=saga).values().get()
+    before: dict[str, Any] = dict(Saga.objects.filter(pk=saga).values().get())
     entries = list(Entry.objects.filter(saga_id=saga).order_by("seq").values())
     steps = list(Step.objects.filter(saga_id=saga).order_by("position").values())
     path = archive_all(tmp_path).path
     assert [found.is_news for found in restore_file(path)] == [True]
     assert [found.is_news for found in restore_file(path)] == [False]
-    after = Saga.objects.filter(pk=saga).values().get()
+    after: dict[str, Any] = dict(Saga.objects.filter(pk=saga).values().get())
     moved = {"head_seq", "head_hash", "updated_at"}
     assert {name for name in before if before[name] != after[name]} == moved
     assert list(Step.objects.filter(saga_id=saga).order_by("position").values()) == steps

@@ -207,7 +207,7 @@ def test_a_task_that_is_archived_while_it_is_opened_again_is_not_begun_anew(
     blind = opening.INSERT_SAGA.replace("WHERE NOT EXISTS", "WHERE true OR NOT EXISTS")
     seeing, looks = opening.INSERT_SAGA, []
 
-    def insert(sql: str, values: Any) -> int:
+    def insert(sql: str, values: Any) -> Any:
         looks.append(sql)
         return execute(blind if len(looks) == 1 else seeing, values)
 

@@ -6,7 +6,7 @@ They have one member more than others, `archived`: {"at", "export"}. What was no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -48,6 +48,44 @@ def tombstone(saga_id: UUID, agent_id: UUID | None = None) -> Any | None:
 def step_tombstones(saga_id: UUID) -> list[Any]:
     """The steps of an archived saga, in their order."""
     return rows(_STEPS.format("s.saga_id = %(saga)s"), {"saga": saga_id, "agent": None})
+
+
+_FIND = """
+SELECT DISTINCT ON (t.saga_id) t.saga_id AS id, t.task_id, t.name, a.name AS agent, t.state, t.at,
+    t.steps, x.name AS export
+FROM ledger_tombstone t
+JOIN ledger_agent a ON a.id = t.agent_id JOIN ledger_export x ON x.id = t.export_id
+WHERE (t.saga_id::text = %(text)s OR t.task_id = %(text)s)
+    AND NOT EXISTS (SELECT 1 FROM ledger_saga g WHERE g.id = t.saga_id)
+ORDER BY t.saga_id, t.seq DESC LIMIT 20
+"""
+_EXPORTS = """
+SELECT x.id, x.name, x.folder, x.sha256, x.size, x.sagas, x.entries, x.made_by, x.made_at,
+    x.finished_at
+FROM ledger_export x ORDER BY x.id DESC LIMIT 50
+"""
+_FIRSTS = """
+SELECT s.id, s.saga_id, s.step_id, s.position, s.state, t.name, t.agent FROM ledger_steptombstone s
+CROSS JOIN LATERAL (
+    SELECT t.name, a.name AS agent FROM ledger_tombstone t JOIN ledger_agent a ON a.id = t.agent_id
+    WHERE t.saga_id = s.saga_id ORDER BY t.seq DESC LIMIT 1
+) t WHERE s.id = ANY(%s)
+"""
+
+
+def find(text: str) -> list[Any]:
+    """Archived sagas with exactly this id or task id."""
+    return rows(_FIND, {"text": text.lower() if len(text) == 36 else text})
+
+
+def exports() -> list[Any]:
+    """The newest exports."""
+    return rows(_EXPORTS)
+
+
+def first_steps(step_ids: Sequence[UUID]) -> Mapping[UUID, Any]:
+    """Archived steps that answer for steps of other sagas, with the names of their sagas."""
+    return {found.id: found for found in rows(_FIRSTS, [list(step_ids)])}
 
 
 def step(step_id: UUID, agent_id: UUID | None) -> Document | None:

@@ -9,7 +9,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from ledger.queries import pages_operations, pages_sagas
+from ledger.queries import archived, pages_operations, pages_sagas
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
 
@@ -104,5 +104,6 @@ def ledger(request: HttpRequest) -> HttpResponse:
     context = {
         "checkpoints": pages_operations.checkpoints(),
         "heads": pages_operations.chain_heads(),
+        "exports": archived.exports(),
     }
     return render(request, "ledger/ledger.html", context)
