@@ -8,7 +8,7 @@ and key. Plain SQL for the reason given in ledger/walls.py.
 from __future__ import annotations
 
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 
 BOUND = (
     *("id", "step_id", "saga_id", "direction", "tool", "tool_version", "tool_digest"),
@@ -161,7 +161,7 @@ CREATE OR REPLACE TRIGGER approvals_attempt_allowed BEFORE INSERT ON ledger_atte
     FOR EACH ROW EXECUTE FUNCTION approvals_attempt_allowed();
 """
 
-# A saga leaves with its requests (ledger/doors.py), and with none that still waits.
+# A saga leaves with its requests (ledger/doors), and with none that still waits.
 NOTHING_OPEN = f"""
 CREATE OR REPLACE FUNCTION approvals_nothing_open() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN

@@ -37,8 +37,8 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0003_tombstones",
-        "6fa590441d5f3dfa05c25b8502422b46a43db075be15c2db933ee824b72e383a",
+        "0004_tombstones",
+        "6823e721bf653fe041472810938175abea5f1b01241c7b5d9cdffd21b1840a4e",
     ),
     "approvals": (
         "0003_the_door",

@@ -20,7 +20,7 @@ from __future__ import annotations
 from ledger.doors.exported import ANSWERS, LINES
 from ledger.doors.leaving import LEAVING, OPEN, SEALED
 from ledger.doors.returning import NOT_ANEW, RETURNING
-from ledger.walls import REFUSED, append_only
+from ledger.walls_sql import REFUSED, append_only
 
 __all__ = ["FUNCTIONS", "INSTALL", "OPEN", "REMOVE", "SEALED"]
 

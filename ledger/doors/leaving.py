@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.states import SAGA_ENDED, STEP_FINISHED
-from ledger.walls import REFUSED, hash_of, quoted
+from ledger.walls_sql import REFUSED, hash_of, quoted
 
 _ENDED, _FINISHED = quoted(SAGA_ENDED), quoted(STEP_FINISHED)
 _MINE = "(SELECT s.id FROM ledger_step s WHERE s.saga_id = g.id)"

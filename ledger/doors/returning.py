@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 
 # AFTER, so that the insert has waited for whoever is just archiving: what that one committed is
 # seen here. 40001, because the same transaction run again finds the tombstone and answers.

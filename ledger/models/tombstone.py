@@ -39,7 +39,7 @@ class Tombstone(models.Model):
     """The seal of one archived saga: the last link of its chain, as an entry would be.
 
     A writer gives `saga_id`, `export`, `sha256` and `actor`; the database fills in the rest from
-    the rows that leave, and refuses whatever does not fit them (ledger/doors.py). `seq`, `at`,
+    the rows that leave, and refuses whatever does not fit them (ledger/doors). `seq`, `at`,
     `actor`, `payload`, `prev_hash` and `hash` are those of the entry `saga.archived`, which is
     written into the chain if the saga is ever restored. So a saga may have several, one each
     time that it left; the newest one counts.

@@ -15,16 +15,12 @@ from typing import TypeVar
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_TRANSITIONS,
-    STEP_FINISHED,
     STEP_TRANSITIONS,
     RecordState,
     SagaState,
     StepState,
 )
-from ledger.walls.entries import CHAIN, NO_CHANGE_WITHOUT_ENTRY, hash_of
-from ledger.walls.words import REFUSED, append_only, quoted
-
-__all__ = ["FUNCTIONS", "INSTALL", "KEEPS", "REFUSED", "REMOVE", "append_only", "hash_of", "quoted"]
+from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, quoted
 
 STEP_START = (
     StepState.WAITING,
@@ -64,7 +60,7 @@ def _transition_wall(
     start: Iterable[str],
     saga: str = "NEW.saga_id",
 ) -> str:
-    """`saga`: where a row names its saga, which may be coming back (ledger/doors.py)."""
+    """`saga`: where a row names its saga, which may be coming back (ledger/doors)."""
     return f"""
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
@@ -114,7 +110,7 @@ END $wall$;
 )
 
 # Nothing here is ever deleted: a step that is gone could be proposed anew, and would run again.
-# But for a saga that leaves as a whole, below a tombstone that answers for it (ledger/doors.py).
+# But for a saga that leaves as a whole, below a tombstone that answers for it (ledger/doors).
 KEPT = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
@@ -180,25 +176,48 @@ CREATE OR REPLACE TRIGGER ledger_record_frozen BEFORE UPDATE ON ledger_idempoten
 """
 
 
-# Doorbells. Losing one costs time and nothing else: every listener polls too.
-WAKE = f"""
-CREATE OR REPLACE FUNCTION ledger_outbox_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    PERFORM pg_notify('ledger_outbox', '');
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_outbox_wake AFTER INSERT ON ledger_outboxmessage
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_outbox_wake();
-CREATE OR REPLACE FUNCTION ledger_step_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
-    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
-        AND NEW.state IN ({quoted(STEP_FINISHED | {StepState.STUCK})}))
-    EXECUTE FUNCTION ledger_step_wake();
+def _told(noun: str) -> str:
+    """Two triggers, because only an UPDATE has an old state to compare with: a write that
+    leaves the state as it is must not search the saga's entries for the last one."""
+    return f"""
+DROP TRIGGER IF EXISTS ledger_{noun}_told_first ON ledger_{noun};
+CREATE CONSTRAINT TRIGGER ledger_{noun}_told_first AFTER INSERT ON ledger_{noun}
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_told();
+DROP TRIGGER IF EXISTS ledger_{noun}_told ON ledger_{noun};
+CREATE CONSTRAINT TRIGGER ledger_{noun}_told AFTER UPDATE OF state ON ledger_{noun}
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state)
+    EXECUTE FUNCTION ledger_{noun}_told();
 """
+
+
+# Checked at COMMIT, so that state and entry may be written in either order.
+NO_CHANGE_WITHOUT_ENTRY = f"""
+CREATE OR REPLACE FUNCTION ledger_step_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE told text; now_is text;
+BEGIN
+    SELECT state INTO now_is FROM ledger_step WHERE id = NEW.id;
+    SELECT state INTO told FROM ledger_entry
+        WHERE saga_id = NEW.saga_id AND step_id = NEW.step_id AND state <> ''
+        ORDER BY seq DESC LIMIT 1;
+    IF told IS DISTINCT FROM now_is THEN
+        RAISE EXCEPTION 'step % is % but its last entry says %', NEW.id, now_is, told
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE FUNCTION ledger_saga_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE told text; now_is text;
+BEGIN
+    SELECT state INTO now_is FROM ledger_saga WHERE id = NEW.id;
+    SELECT state INTO told FROM ledger_entry
+        WHERE saga_id = NEW.id AND step_id = '' AND state <> '' ORDER BY seq DESC LIMIT 1;
+    IF told IS DISTINCT FROM now_is THEN
+        RAISE EXCEPTION 'saga % is % but its last entry says %', NEW.id, now_is, told
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NULL;
+END $wall$;
+{_told("step")}{_told("saga")}"""
 
 INSTALL = (
     _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
@@ -213,6 +232,7 @@ INSTALL = (
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
     + WAKE
+    + EXPECT
 )
 
 FUNCTIONS = (
@@ -228,6 +248,7 @@ FUNCTIONS = (
     "ledger_saga_told",
     "ledger_outbox_wake",
     "ledger_step_wake",
+    "ledger_expect",
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
-REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
+REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)

@@ -10,7 +10,7 @@ from ledger import doors, walls
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0002_walls'),
+        ('ledger', '0003_statements_travel_together'),
     ]
 
     operations = [
@@ -22,12 +22,12 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='step',
             name='duplicate_of',
-            field=models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.step'),
+            field=models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.step'),
         ),
         migrations.AlterField(
             model_name='step',
             name='repeat_of',
-            field=models.ForeignKey(blank=True, db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.step'),
+            field=models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.step'),
         ),
         migrations.CreateModel(
             name='ClaimTombstone',
