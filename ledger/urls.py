@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from django.urls import path
 
-from ledger.views import attention, operations, registers, sagas, tools
+from ledger.views import archives, attention, operations, registers, sagas, tools
 
 app_name = "ledger"
 urlpatterns = [
     path("sagas/", sagas.saga_list, name="saga-list"),
     path("sagas/<uuid:saga_id>/", sagas.saga_detail, name="saga-detail"),
+    path("sagas/<uuid:saga_id>/export.jsonl", archives.export, name="saga-export"),
+    path("sagas/<uuid:saga_id>/acknowledge", archives.acknowledge, name="acknowledge"),
     path("attention/", attention.attention, name="attention"),
     path("attention/<uuid:step_id>/resolve", attention.resolve, name="resolve"),
     path("attention/<uuid:step_id>/retry", attention.retry, name="retry"),

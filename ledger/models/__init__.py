@@ -5,23 +5,35 @@ from ledger.models.identity import Agent, Token
 from ledger.models.outbox import OutboxMessage, Shift
 from ledger.models.saga import Freeze, Saga
 from ledger.models.step import Step, ToolVersion
+from ledger.models.tombstone import (
+    ClaimTombstone,
+    Export,
+    Restoration,
+    StepTombstone,
+    Tombstone,
+)
 
 __all__ = [
     "Agent",
     "Attempt",
     "Checkpoint",
     "CheckpointHead",
+    "ClaimTombstone",
     "Drill",
     "DrillLeg",
     "EffectClaim",
     "Entry",
+    "Export",
     "Freeze",
     "IdempotencyRecord",
     "OutboxMessage",
     "ResourceHold",
+    "Restoration",
     "Saga",
     "Shift",
     "Step",
+    "StepTombstone",
     "Token",
+    "Tombstone",
     "ToolVersion",
 ]

@@ -16,6 +16,7 @@ from ledger.models.fields import uuid7
 from ledger.pipeline import Statement
 from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
+from ledger.services import remembering
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
 from ledger.services.asking import ask, judge_variant
 from ledger.services.backward import begin
@@ -56,7 +57,9 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     unit = Unit(bearer.actor)
     (related,) = unit.lock([saga_id], then=[_related_to(saga_id, prepared)])
     saga = unit.sagas.get(saga_id)
-    if saga is None or saga.agent_id != bearer.agent_id:
+    if saga is None:
+        return remembering.answer(saga_id, prepared, bearer)
+    if saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     answer = propose_in(unit, saga, prepared, related)
     faultpoints.reached("P1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from ledger.queries import pages_operations, pages_sagas
+from ledger.queries import archived, pages_operations, pages_sagas
 
 
 def agents(request: HttpRequest) -> HttpResponse:
@@ -16,5 +16,6 @@ def ledger(request: HttpRequest) -> HttpResponse:
     context = {
         "checkpoints": pages_operations.checkpoints(),
         "heads": pages_operations.chain_heads(),
+        "exports": archived.exports(),
     }
     return render(request, "ledger/ledger.html", context)
