@@ -83,10 +83,15 @@ class Yard:
 
     def customers(self) -> list[str]:
         """The e-mail addresses of all customers in the sandbox."""
+        return [one["email"] for one in self.stored() if not one.get("deleted")]
+
+    def stored(self) -> list[dict[str, Any]]:
+        """All customers as the sandbox lists them."""
         answer = httpx.get(
             f"{self.sandbox}/v1/customers?limit=10000", headers={"Authorization": AUTH}, timeout=10
         )
-        return [one["email"] for one in answer.json()["data"] if not one.get("deleted")]
+        found: list[dict[str, Any]] = answer.json()["data"]
+        return found
 
 
 def facts(drill: UUID) -> DrillFacts:

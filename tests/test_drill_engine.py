@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -26,6 +27,7 @@ from ledger.models import (
 )
 from ledger.services import drilling, freezing, shifts
 from ledger.shift import ShiftLoop
+from ledger.states import Direction
 from ledger.tools.installed import registry
 from tests.drillcast import FAILED, WORKED, Yard, came, facts, work, yard
 from tests.sockets import SocketTarget
@@ -150,6 +152,11 @@ def test_a_correction_is_sent_and_looked_for(yard: Yard) -> None:
     found = yard.drill("crm.letter")
     assert came(found) == [("execute", "done"), ("undo", "done"), ("undone", "found")]
     assert (found.state, found.undo) == (WORKED, "correct")
+    [left] = [one for one in yard.stored() if one["email"] == email(found)]
+    begun = drilling.Begun(
+        found.id, found.tool, "1", found.digest, Direction.CORRECT, json.loads(found.args_text)
+    )
+    assert left["metadata"] == {"saga_key": begun.key, "correction": f"corr:{begun.key}"}
 
 
 def test_args_of_ones_own_are_checked_and_used(yard: Yard) -> None:
