@@ -7,6 +7,8 @@ from django.test import Client
 from django.urls import reverse
 
 from ledger.models import Freeze, Saga, Step
+from ledger.outcomes import Failed, Unknown
+from ledger.queries.pages_attention import waiting_count
 from tests.stage import Stage, a_stage
 
 __all__ = ["a_stage"]
@@ -33,6 +35,24 @@ def test_attention_says_what_happened_since_when_and_what_to_press(stage, browse
         "Skip the undo",
     ):
         assert said in html
+
+
+def test_an_undo_in_doubt_is_shown_and_can_be_answered(stage, browser):
+    """Its step stays `compensating`: nobody but this page says that it waits for a person."""
+    saga = stage.saga("Order 8776", "order-8776")
+    step = stage.charge(saga)
+    stage.work()
+    stage.propose(saga, "cancel", "orders.cancel", {"order": "8776"})
+    stage.answer(stage.claim(), Failed("404: no such order"))
+    stage.answer(stage.claim(), Unknown("the undo's connection was cut"))
+    assert Saga.objects.get(pk=saga).state == "stuck"
+    page = browser.get(reverse("ledger:attention")).content.decode()
+    assert "the undo&#x27;s connection was cut" in page
+    assert waiting_count(10) == 1
+    sent = {"answer": "happened", "reason": "Voided at the bank"}
+    browser.post(reverse("ledger:resolve", args=[step]), sent)
+    assert Saga.objects.get(pk=saga).state == "compensated"
+    assert waiting_count(10) == 0
 
 
 def test_a_quiet_day_is_said_plainly(browser):

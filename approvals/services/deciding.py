@@ -17,7 +17,7 @@ from approvals.queries import NO_ACCOUNT
 from approvals.services.explaining import Replayed, explain
 from approvals.services.locking import lock_saga_of
 from approvals.states import STATE_OF, Answer, ApprovalState
-from ledger import storage
+from ledger import faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, SagaError
 from ledger.models.fields import ClockTimestamp
@@ -150,6 +150,7 @@ def _try(click: Click) -> Decided | SagaError:
     )
     request.yes_until = recorded.yes_until
     _follow_up(click, request, decision, state)
+    faultpoints.reached("P23", click.answer)
     return Decided(request.pk, replayed=False)
 
 

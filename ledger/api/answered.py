@@ -27,6 +27,13 @@ class ApprovalLink(Answered):
     url: str = Field(description="The page on which a person decides.")
 
 
+class ArchivedNote(Answered):
+    """Where an archived saga is."""
+
+    at: datetime
+    export: str = Field(description="The name of the file.")
+
+
 class StepDocument(Answered):
     """One step as it is now."""
 
@@ -36,7 +43,7 @@ class StepDocument(Answered):
     position: int
     tool: str
     tool_version: str
-    args: dict[str, Any]
+    args: dict[str, Any] | None = Field(description="Null once archived: the digest is kept.")
     args_digest: str = Field(description="SHA-256 of the canonical args (RFC 8785), hex.")
     idempotency_key: str = Field(description="What the target sees as Idempotency-Key.")
     tier: Tier
@@ -51,6 +58,9 @@ class StepDocument(Answered):
     attempts: int
     created_at: datetime
     finished_at: datetime | None
+    archived: ArchivedNote | None = Field(
+        default=None, description="Only there when the step's saga is archived."
+    )
 
 
 class ResidueDocument(Answered):
@@ -71,12 +81,15 @@ class SagaDocument(Answered):
     name: str
     agent: str
     state: SagaState
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] | None = Field(description="Null once archived.")
     steps: list[StepDocument]
     residue: list[ResidueDocument]
     created_at: datetime
     updated_at: datetime
     url: str = Field(description="The page of this saga.")
+    archived: ArchivedNote | None = Field(
+        default=None, description="Only there when the saga is archived."
+    )
 
 
 class ActionDocument(Answered):

@@ -7,7 +7,7 @@ import re
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from ledger import metrics
+from ledger import faultpoints, metrics
 from ledger.api import access, replies, waiting
 from ledger.api.answered import StepDocument
 from ledger.api.asked import NewStep, line_fault
@@ -46,6 +46,7 @@ def propose_step(request: HttpRequest, saga: str) -> HttpResponse:
     preference = parse(request.META.get("HTTP_PREFER", ""))
     with waiting.seat(preference, saga_id) as watch:
         answer = proposing.propose(saga_id, proposal, bearer=bearer)
+        faultpoints.reached("P3")
         metrics.PROPOSALS.labels(answer.kind).inc()
         return replies.reply_to_proposal(request, answer, preference, watch)
 

@@ -72,7 +72,8 @@ class CheckpointHead(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7)
     checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT)
-    saga = models.ForeignKey(Saga, on_delete=models.PROTECT)
+    # No constraint: an anchor stays when its saga is archived, and holds the tombstone then.
+    saga = models.ForeignKey(Saga, on_delete=models.DO_NOTHING, db_constraint=False)
     seq = models.BigIntegerField()
     hash = models.CharField(max_length=64)
 

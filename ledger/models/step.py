@@ -48,11 +48,24 @@ class Step(models.Model):
     effect_key = models.TextField(default="", blank=True)
     resource = models.TextField(default="", blank=True)
     reason = models.TextField(default="", blank=True)
+    # No constraint: the other step's saga may have been archived, and its tombstone has the id.
     repeat_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
     )
     duplicate_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
     )
     alternatives = models.JSONField(default=list)
     alternative = models.PositiveIntegerField(default=0)
@@ -112,6 +125,12 @@ class Step(models.Model):
                     state__in=["unknown", "stuck", "executing", "change_requested", "compensating"]
                 ),
                 name="ledger_step_attention",
+            ),
+            # When a tool's undo last worked for real: one look for each tool of a page.
+            models.Index(
+                fields=["tool", "-finished_at"],
+                condition=Q(state__in=["compensated", "corrected"]),
+                name="ledger_step_undone",
             ),
         ]
 

@@ -12,6 +12,7 @@ from ledger import errors, storage
 from ledger.models import Agent, Freeze, Saga
 from ledger.models.fields import ClockTimestamp
 from ledger.reasons import needed
+from ledger.services.forward import resume
 from ledger.services.unit import Unit
 from ledger.states import SagaState
 
@@ -54,6 +55,14 @@ def lift(freeze_id: UUID, *, actor: str) -> bool:
     return bool(ended)
 
 
+def lift_expired() -> int:
+    """End the freezes whose time is over, so that a paused saga does not stay so; how many."""
+    due = storage.rows(
+        "SELECT id FROM ledger_freeze WHERE lifted_at IS NULL AND expires_at <= clock_timestamp()"
+    )
+    return sum(lift(row.id, actor="clock") for row in due)
+
+
 def active_freezes() -> Any:
     """Freezes in force now, newest first."""
     now = ClockTimestamp()
@@ -83,8 +92,7 @@ def _resume(saga_id: UUID, actor: str) -> None:
     unit.lock([saga_id])
     saga = unit.sagas[saga_id]
     unit.entry(saga, "saga.thawed")
-    if saga.state == SagaState.PAUSED:
-        unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
+    resume(unit, saga)
     unit.flush()
 
 

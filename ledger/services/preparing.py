@@ -17,6 +17,10 @@ from ledger.tools.installed import registry
 
 # How the claim of a deliberate repeat begins.
 REPEAT = "repeat of "
+_TOOL_OF = """
+SELECT tool FROM ledger_step WHERE id = %(step)s
+UNION ALL SELECT tool FROM ledger_steptombstone WHERE id = %(step)s LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ def _claim(proposal: Proposal, effect_key: str) -> str:
     if proposal.repeat_of is None:
         return effect_key
     needed(proposal.reason, why="repeat_of asks for a second effect, so say why it is wanted")
-    first = storage.row("SELECT tool FROM ledger_step WHERE id = %s", [proposal.repeat_of])
+    first = storage.row(_TOOL_OF, {"step": proposal.repeat_of})
     if first is None or first.tool != proposal.tool:
         raise errors.InvalidArgs(
             f"repeat_of names no step of the tool {proposal.tool!r}: give the id of the step whose "

@@ -9,13 +9,14 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
 
-from ledger import errors, storage
+from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
 from ledger.pipeline import Statement
 from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
+from ledger.services import remembering
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
 from ledger.services.asking import ask, judge_variant
 from ledger.services.backward import begin
@@ -52,12 +53,16 @@ def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
 @storage.transition
 def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     prepared = prepare(saga_id, proposal, bearer=bearer)
+    faultpoints.reached("P0")
     unit = Unit(bearer.actor)
     (related,) = unit.lock([saga_id], then=[_related_to(saga_id, prepared)])
     saga = unit.sagas.get(saga_id)
-    if saga is None or saga.agent_id != bearer.agent_id:
+    if saga is None:
+        return remembering.answer(saga_id, prepared, bearer)
+    if saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     answer = propose_in(unit, saga, prepared, related)
+    faultpoints.reached("P1")
     unit.flush(last=True)
     return answer
 

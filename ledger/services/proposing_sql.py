@@ -11,6 +11,9 @@ _OTHER_VERSION = """(s.alternative > 0 OR s.revision > 1)
             'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)
         OR s.former @> jsonb_build_array(jsonb_build_object(
             'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)))"""
+# The same of a step that is archived: its args are gone.
+_ARCHIVED = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, NULL::text, s.error,
+    s.position, c.key"""
 
 # Every step that this proposal may be about, in one look: the same step, the holder of its
 # effect, one whose effect key only looks the same, a twin, one that a person rejected, and
@@ -21,6 +24,15 @@ SELECT 'same' AS why, {_COLUMNS} FROM ledger_step s
 UNION ALL
 SELECT 'effect', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
     WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text AND c.released_at IS NULL
+UNION ALL
+SELECT 'effect', {_ARCHIVED} FROM ledger_claimtombstone c
+    JOIN ledger_steptombstone s ON s.id = c.step_id
+    WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text
+        AND NOT EXISTS (SELECT 1 FROM ledger_step l WHERE l.id = s.id)
+UNION ALL
+(SELECT 'lookalike', {_ARCHIVED} FROM ledger_claimtombstone c
+    JOIN ledger_steptombstone s ON s.id = c.step_id
+    WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text LIMIT 1)
 UNION ALL
 (SELECT 'lookalike', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
     WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text
@@ -60,14 +72,20 @@ ORDER BY position LIMIT 1
 # Waits for a claim that is being committed right now, and then inserts nothing.
 CLAIM_EFFECT = """
 INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)
-VALUES (%s, %s, %s, %s, clock_timestamp())
+SELECT n.id, n.key, n.skeleton, n.step_id, clock_timestamp()
+FROM (VALUES (%s::uuid, %s::text, %s::text, %s::uuid)) AS n(id, key, skeleton, step_id)
+WHERE NOT EXISTS (SELECT 1 FROM ledger_claimtombstone c WHERE c.key = n.key)
 ON CONFLICT (key) WHERE released_at IS NULL DO NOTHING
 """
 
 # Asked after claiming: another step that holds this effect, or one that only looks different.
 OTHER_HOLDER = """
 SELECT s.saga_id, s.step_id FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
-WHERE c.skeleton = %s AND c.released_at IS NULL AND c.step_id <> %s LIMIT 1
+WHERE c.skeleton = %(skeleton)s AND c.released_at IS NULL AND c.step_id <> %(step)s
+UNION ALL
+SELECT s.saga_id, s.step_id FROM ledger_claimtombstone c
+    JOIN ledger_steptombstone s ON s.id = c.step_id WHERE c.skeleton = %(skeleton)s
+LIMIT 1
 """
 
 INSERT_STEP = """

@@ -81,3 +81,9 @@ def _question(step: StepRow, direction: Direction) -> str:
         f"Nobody knows whether {what} of {step.variant.tool} happened, and it cannot be looked "
         "up. Check at the target, then answer: it happened, it did not, or end the saga."
     )
+
+
+def has_open_doubt(step: StepRow) -> bool:
+    """Whether an attempt that may have had its effect is being sent again: until that is answered
+    the step is in doubt, whatever its state (only what settles a doubt changes this error)."""
+    return (step.error or {}).get("code") == "unknown"

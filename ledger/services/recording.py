@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ledger import keys, storage
+from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.attempts import end_attempt, told
 from ledger.services.claiming import Assignment
 from ledger.services.evidence import heed, is_about, late_done
 from ledger.services.looking import is_open, weigh
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
@@ -79,6 +80,7 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
                 _record_look(unit, found, looks[assignment.message])
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
+    faultpoints.reached("P13", finished[0].assignment.direction)
     unit.flush(last=True)
     return unit.left_more
 
@@ -121,6 +123,9 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
     if attempt.state != "started" or attempt.token != assignment.token:
         _record_late(unit, found, attempt, outcome)
         return
+    if isinstance(outcome, Failed) and has_open_doubt(step):
+        # It says nothing of the attempt before, whose effect may be there.
+        outcome = Unknown(f"{outcome.error}; an attempt before it is still in doubt")
     end_attempt(unit, attempt.id, outcome)
     forward = assignment.direction == Direction.FORWARD
     if step.state != (StepState.EXECUTING if forward else StepState.COMPENSATING):

@@ -215,7 +215,7 @@ def _denied(step: StepRow) -> str:
         return "" if twin is None or asked else f"step {twin.step_id!r} has done just that"
     skeleton = keys.skeleton(variant.effect_key)
     storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
-    holder = storage.row(OTHER_HOLDER, [skeleton, step.id])
+    holder = storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})
     if holder is None:
         return ""
     return (

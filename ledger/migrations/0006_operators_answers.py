@@ -11,7 +11,7 @@ from ledger import walls
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0003_statements_travel_together'),
+        ('ledger', '0005_drills'),
     ]
 
     operations = [
