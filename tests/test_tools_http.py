@@ -75,6 +75,7 @@ def test_a_2xx_is_done_with_its_body(answer: Answer, result: object) -> None:
     ids=range(15),
 )
 def test_whatever_leaves_a_doubt_is_unknown(answer: Answer) -> None:
+    """Case C69: an error body, a 500 or an answer that cannot be read is a doubt, by one table."""
     assert isinstance(outcome_of(answer), Unknown)
 
 
