@@ -61,7 +61,6 @@ def _happened(unit: Unit, saga: SagaRow, step: StepRow, result: Any) -> None:
 
 def _did_not_happen(unit: Unit, saga: SagaRow, step: StepRow) -> None:
     if step.executed_seq is not None:
-        step.error = None
         _undo_again(unit, saga, step)
         return
     if step.state == StepState.UNKNOWN:
@@ -142,6 +141,7 @@ def _run_again(unit: Unit, saga: SagaRow, step: StepRow) -> None:
 
 
 def _undo_again(unit: Unit, saga: SagaRow, step: StepRow) -> None:
+    step.error = None  # the person has answered for the doubt
     if step.state == StepState.STUCK:
         unit.move(step, StepState.COMPENSATING, "step.compensating", why="an operator tries again")
     forward.unstick(unit, saga, "an operator tried again")

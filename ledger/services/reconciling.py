@@ -92,6 +92,20 @@ def has_open_doubt(step: StepRow) -> bool:
     return (step.error or {}).get("code") == "unknown"
 
 
+def undo_is_out(step: StepRow) -> bool:
+    """Whether an attempt to undo this step is in flight: its state does not tell, unlike forward."""
+    out = "SELECT 1 FROM ledger_attempt WHERE step_id = %s AND state = 'started'"
+    return storage.row(out, [step.id]) is not None
+
+
+def undo_is_wanted(step: StepRow, kind: str, tool: Tool) -> bool:
+    """Whether a message about an undo still counts. Two of them may be there: a late answer asks
+    for a look beside the one that was planned, and what the first look led to may be out."""
+    if kind == "run" and has_open_doubt(step) and not tool.downstream_idempotent:
+        return False
+    return not undo_is_out(step)
+
+
 def is_in_doubt(step: StepRow) -> bool:
     """Whether a person may answer for this step."""
     if step.state in {StepState.UNKNOWN, StepState.STUCK}:

@@ -13,7 +13,7 @@ from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.attempts import end_attempt, told
 from ledger.services.claiming import Assignment
 from ledger.services.looking import weigh
-from ledger.services.reconciling import has_open_doubt
+from ledger.services.reconciling import has_open_doubt, undo_is_out
 from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
@@ -102,6 +102,8 @@ def _record_look(unit: Unit, found: Finished) -> None:
     forward = assignment.direction == Direction.FORWARD
     if step.state != (StepState.UNKNOWN if forward else StepState.COMPENSATING):
         return
+    if not forward and undo_is_out(step):
+        return  # what another look led to is in flight; what comes of that decides
     weigh(
         unit,
         unit.sagas[assignment.saga],
