@@ -93,7 +93,7 @@ def has_open_doubt(step: StepRow) -> bool:
 
 
 def undo_is_out(step: StepRow) -> bool:
-    """Whether an attempt to undo this step is in flight: its state does not tell, unlike forward."""
+    """Whether an attempt to undo this step is in flight; its state does not tell, as forward."""
     out = "SELECT 1 FROM ledger_attempt WHERE step_id = %s AND state = 'started'"
     return storage.row(out, [step.id]) is not None
 
