@@ -21,7 +21,8 @@ from django.conf import settings
 from django.db import connection
 
 from ledger import faultpoints, storage
-from ledger.listening import drain, listen
+from ledger.drills import DrillHand
+from ledger.listening import LOST, drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
 from ledger.services.claiming import Assignment, claim
@@ -54,6 +55,7 @@ class ShiftLoop:
         self._bell.setblocking(False)
         self._rope.setblocking(False)
         self._ears: psycopg.Connection | None = None
+        self._drills = DrillHand(shift, self._stroke)
         self._next_beat = 0.0
         # Whether there may be something to take: after a NOTIFY, a poll, or work that left more.
         self._hungry = True
@@ -68,7 +70,7 @@ class ShiftLoop:
             while not self._is_over():
                 try:
                     self._turn(pool)
-                except (*storage.AWAY, psycopg.Error):
+                except (*storage.AWAY, *LOST):
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
@@ -81,7 +83,7 @@ class ShiftLoop:
                 end.close()
 
     def _is_over(self) -> bool:
-        if self._running or self._unwritten:
+        if self._running or self._unwritten or self._drills.is_busy:
             return False
         lingered = time.monotonic() - self._quiet_since > settings.SAGA_SHIFT_LINGER_S
         return lingered or self._is_closing()
@@ -95,6 +97,7 @@ class ShiftLoop:
         """One round: write what came back, take what fits, wait for the next thing."""
         self._beat()
         self._write_finished()
+        self._drills.turn(takes_new=not self._is_closing())
         if self._hungry and not self._is_closing():
             self._take(pool)
         self._wait()
@@ -168,6 +171,10 @@ class ShiftLoop:
             outcome = assignment.tool.run(assignment.call)
             faultpoints.reached("P12", assignment.direction)
         self._finished.put(Finished(assignment, outcome))
+        self._stroke()
+
+    def _stroke(self) -> None:
+        """Wake the loop from another thread."""
         try:
             self._rope.send(b".")
         except BlockingIOError:

@@ -8,27 +8,21 @@ tests/test_proof_states.py proves that a database holds exactly this text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from ledger.landing import landing
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_TRANSITIONS,
-    STEP_FINISHED,
     STEP_TRANSITIONS,
     RecordState,
     SagaState,
     StepState,
 )
-
-# SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
-REFUSED = "P0409"
-# Not refused, only too late: somebody else changed the row first. The transition starts over,
-# or is dropped.
-SUPERSEDED = "P0410"
-# The idempotency record of what was to run says `executed`: that key is spent.
-SPENT = "P0411"
+from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, quoted
 
 STEP_START = (
     StepState.WAITING,
@@ -42,7 +36,7 @@ STEP_IDENTITY = (
 )
 STEP_ARGS = (
     *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
-    *("idempotency_key", "resource", "alternatives"),
+    *("idempotency_key", "resource", "alternatives", "former"),
 )
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
@@ -50,10 +44,6 @@ KEEPS = (
 )
 S = TypeVar("S", bound=StrEnum)
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
-
-
-def _quoted(states: Iterable[str]) -> str:
-    return ", ".join(f"'{state}'" for state in sorted(states))
 
 
 def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
@@ -66,13 +56,18 @@ def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
 
 
 def _transition_wall(
-    table: str, noun: str, transitions: Mapping[S, frozenset[S]], start: Iterable[str]
+    table: str,
+    noun: str,
+    transitions: Mapping[S, frozenset[S]],
+    start: Iterable[str],
+    saga: str = "NEW.saga_id",
 ) -> str:
+    """`saga`: where a row names its saga, which may be coming back (ledger/doors)."""
     return f"""
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state NOT IN ({_quoted(start)}) THEN
+        IF NEW.state NOT IN ({quoted(start)}) AND NOT ledger_is_returning({saga}) THEN
             RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -98,33 +93,41 @@ def _changed(columns: Iterable[str]) -> str:
     return f"({old}) IS DISTINCT FROM ({new})"
 
 
-def _append_only(table: str) -> str:
-    return f"""
-CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table}
-    FOR EACH ROW EXECUTE FUNCTION ledger_append_only();
-CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_append_only();
-"""
-
-
 APPEND_ONLY = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_append_only() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
+    IF TG_OP = 'DELETE' AND TG_TABLE_NAME = 'ledger_entry' THEN
+        IF ledger_is_leaving(OLD.saga_id) THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
 """
-    + _append_only("ledger_entry")
-    + _append_only("ledger_checkpoint")
-    + _append_only("ledger_checkpointhead")
+    + append_only("ledger_entry")
+    + append_only("ledger_checkpoint")
+    + append_only("ledger_checkpointhead")
 )
 
 # Nothing here is ever deleted: a step that is gone could be proposed anew, and would run again.
+# But for a saga that leaves as a whole, below a tombstone that answers for it (ledger/doors).
 KEPT = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE gone jsonb;
 BEGIN
+    IF TG_OP = 'DELETE' THEN
+        gone := to_jsonb(OLD);
+        IF ledger_is_leaving(CASE TG_TABLE_NAME
+            WHEN 'ledger_saga' THEN (gone ->> 'id')::uuid
+            WHEN 'ledger_step' THEN (gone ->> 'saga_id')::uuid
+            ELSE (SELECT saga_id FROM ledger_step WHERE id = (gone ->> 'step_id')::uuid) END)
+        THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -144,30 +147,6 @@ CREATE OR REPLACE TRIGGER ledger_toolversion_no_change BEFORE UPDATE ON ledger_t
 """
 )
 
-# The text that an entry's hash is over: everything a reader of the API sees, one a line,
-# the payload last. It is the same in ledger/chain.py, which verifies without the database.
-CHAIN = """
-CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    SELECT head_seq + 1, head_hash INTO NEW.seq, NEW.prev_hash
-        FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
-    IF NEW.seq IS NULL THEN
-        RAISE EXCEPTION 'no saga % for this entry', NEW.saga_id USING ERRCODE = '23503';
-    END IF;
-    NEW.at := clock_timestamp();
-    NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
-    NEW.hash := encode(sha256(convert_to(concat_ws(E'\\n',
-        NEW.prev_hash, NEW.saga_id, NEW.seq, NEW.kind, NEW.step_id,
-        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        NEW.actor, NEW.payload), 'UTF8')), 'hex');
-    UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash, updated_at = NEW.at
-        WHERE id = NEW.saga_id;
-    RETURN NEW;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_entry_chain BEFORE INSERT ON ledger_entry
-    FOR EACH ROW EXECUTE FUNCTION ledger_entry_chain();
-"""
-
 FROZEN_STEP = f"""
 CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
@@ -175,7 +154,7 @@ BEGIN
         RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
     IF {_changed(STEP_ARGS)} AND NOT (
-        NEW.revision = OLD.revision + 1 AND OLD.state IN ({_quoted(REVISABLE)})
+        NEW.revision = OLD.revision + 1 AND OLD.state IN ({quoted(REVISABLE)})
     ) THEN
         RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
@@ -242,68 +221,23 @@ BEGIN
 END $wall$;
 {_told("step")}{_told("saga")}"""
 
-# Doorbells. Losing one costs time and nothing else: every listener polls too.
-WAKE = f"""
-CREATE OR REPLACE FUNCTION ledger_outbox_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    PERFORM pg_notify('ledger_outbox', '');
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_outbox_wake AFTER INSERT ON ledger_outboxmessage
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_outbox_wake();
-CREATE OR REPLACE FUNCTION ledger_step_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
-    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
-        AND NEW.state IN ({_quoted(STEP_FINISHED | {StepState.STUCK})}))
-    EXECUTE FUNCTION ledger_step_wake();
-"""
-
-# A guarded write checks itself, in the statement: nothing has to come back to the caller before
-# COMMIT can be sent.
-EXPECT = f"""
-CREATE OR REPLACE FUNCTION ledger_expect(got bigint, wanted bigint, code text
-    DEFAULT '{SUPERSEDED}') RETURNS bigint LANGUAGE plpgsql AS $wall$
-BEGIN
-    IF got <> wanted THEN
-        RAISE EXCEPTION '% rows instead of %', got, wanted USING ERRCODE = code;
-    END IF;
-    RETURN got;
-END $wall$;
-"""
-
 INSTALL = (
-    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
+    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
     + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
     + _transition_wall(
-        "ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]
+        *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
+        "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",
     )
     + APPEND_ONLY
     + KEPT
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
+    + landing(REFUSED)
     + WAKE
     + EXPECT
 )
 
-FUNCTIONS = (
-    "ledger_saga_transition",
-    "ledger_step_transition",
-    "ledger_record_transition",
-    "ledger_append_only",
-    "ledger_kept",
-    "ledger_entry_chain",
-    "ledger_step_frozen",
-    "ledger_record_frozen",
-    "ledger_step_told",
-    "ledger_saga_told",
-    "ledger_outbox_wake",
-    "ledger_step_wake",
-    "ledger_expect",
-)
+FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL))
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)

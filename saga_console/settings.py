@@ -182,6 +182,8 @@ RQ = {"COMMIT_MODE": "auto"}
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
+# Where `manage.py archive` puts exports, and where pages look for them.
+SAGA_ARCHIVE = env.text("SAGA_ARCHIVE") or str(HOME.root / "archive")
 
 # The engine. A lease outlives the tool's own timeout in any case; these are the floor.
 SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)

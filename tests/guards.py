@@ -132,9 +132,9 @@ GUARDS = [
     ),
     Guard(
         "Undo: nothing is started beside an undo that is out",
-        "ledger/services/reconciling.py",
-        "    return not undo_is_out(step)\n",
-        "    return True\n",
+        "ledger/services/looking.py",
+        "    if step.state != StepState.COMPENSATING:\n        return False\n",
+        "    if step.state != StepState.COMPENSATING:\n        return False\n    return True\n",
         "tests/test_engine_sent_again.py::"
         "test_late_evidence_starts_no_undo_beside_the_one_that_is_out",
     ),

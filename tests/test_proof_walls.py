@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 from tests.proofcast import Agent, Console, address, approve, refund, step, wait_for_states
 
 CALL_OUT = """
@@ -41,6 +41,11 @@ FORGERIES = {
     "empty the anchors": "TRUNCATE ledger_checkpoint CASCADE",
     "change an anchored head": "UPDATE ledger_checkpointhead SET seq = seq - 1",
     "delete an anchored head": "DELETE FROM ledger_checkpointhead",
+    "empty the tombstones": "TRUNCATE ledger_tombstone",
+    "empty what the tombstones answer": "TRUNCATE ledger_steptombstone",
+    "empty the effects of the tombstones": "TRUNCATE ledger_claimtombstone",
+    "empty the exports": "TRUNCATE ledger_export CASCADE",
+    "empty the restorations": "TRUNCATE ledger_restoration",
     "change a decision": "UPDATE approvals_decision SET username = 'eve'",
     "delete a decision": "DELETE FROM approvals_decision",
     "empty the decisions": "TRUNCATE approvals_decision",

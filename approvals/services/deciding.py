@@ -22,6 +22,7 @@ from ledger.bearer import Bearer
 from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, SagaError
 from ledger.models.fields import ClockTimestamp
 from ledger.queries.documents import stamp
+from ledger.reasons import reason_fault
 from ledger.services import gating
 from ledger.services.unit import Superseded
 from ledger.states import Direction
@@ -163,10 +164,12 @@ def _locked(request: UUID) -> Approval | None:
 def _fault(click: Click, request: Approval) -> InvalidArgs | None:
     """What is wrong with the answer itself, whatever state the request is in."""
     needs_reason = click.answer != Answer.APPROVE or request.require_reason
-    if needs_reason and not click.reason.strip():
+    fault = reason_fault(click.reason) if needs_reason or click.reason.strip() else ""
+    if fault:
         return InvalidArgs(
-            "A reason is needed: say why in `reason`. The agent and the ledger keep it.",
-            errors=[{"pointer": "/reason", "detail": "must not be empty"}],
+            "A reason is needed: say why in `reason`. The agent and the ledger keep it. "
+            f"It {fault}.",
+            errors=[{"pointer": "/reason", "detail": fault}],
         )
     if click.answer == Answer.CHANGE and request.direction != Direction.FORWARD:
         return InvalidArgs(

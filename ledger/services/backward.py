@@ -41,11 +41,23 @@ def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
 
 
 def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
-    """A step without an intent is undone by taking its slot: a recorded no-op."""
+    """A step without an intent is undone by taking its slot: a recorded no-op.
+
+    Its fence has risen and its state is final, so the database refuses the attempt of whoever
+    is late (`ledger_attempt_lands`).
+    """
     idle = [s for s in steps if s.state in STEP_NOT_STARTED and not has_open_doubt(s)]
     for step in idle:
         step.fence += 1
-        unit.move(step, StepState.CANCELLED, "step.cancelled", why="the saga turned back")
+        step.held_why = ""
+        unit.move(
+            step,
+            StepState.CANCELLED,
+            "step.cancelled",
+            why="the saga turned back",
+            undo="nothing to undo",
+            fence=step.fence,
+        )
         unit.free(step)
     gate().close([step.id for step in idle], "the saga turned back")
     for step in steps:

@@ -21,12 +21,12 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
 from ledger.services.asking import ask, held, judge, key_for
 from ledger.services.looking import look_at_evidence
-from ledger.services.reconciling import has_open_doubt, hold_for_operator, undo_is_wanted
+from ledger.services.reconciling import has_open_doubt, hold_for_operator
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
-from ledger.walls import SPENT
+from ledger.walls_sql import SPENT
 
 # A parked message is looked at again after this long: another worker may have the tool.
 PARKED_AGAIN_S = 5.0
@@ -85,9 +85,6 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
     tool = tool_to_run(step)
     if isinstance(tool, Parked):
         _park(unit, saga, step, message, tool.why)
-        return None
-    if message.direction != Direction.FORWARD and not undo_is_wanted(step, message.kind, tool):
-        storage.execute(sql.VOID, [message.message])
         return None
     if message.kind == "probe":
         return _look(unit, saga, step, message, tool)

@@ -8,7 +8,6 @@ last entry differ (ledger/walls.py).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -28,14 +27,12 @@ from ledger.rows import (
 )
 from ledger.services import unit_sql as sql
 from ledger.states import (
-    SAGA_ENDED,
-    STEP_FINISHED,
     STEP_WITHOUT_EFFECT,
     RecordState,
     SagaState,
     StepState,
 )
-from ledger.walls import SUPERSEDED
+from ledger.walls_sql import SUPERSEDED
 
 _LOCK = (
     f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
@@ -257,8 +254,8 @@ class Unit:
         self._written()
 
     def _writes(self) -> list[Statement]:
-        steps = [_step_change(step) for step in self.steps.values() if step.dirty]
-        sagas = [_saga_change(saga) for saga in self.sagas.values() if saga.dirty]
+        steps = [sql.step_change(step) for step in self.steps.values() if step.dirty]
+        sagas = [sql.saga_change(saga) for saga in self.sagas.values() if saga.dirty]
         writes = [
             (sql.INSERT_ENTRIES, self._entries),
             (sql.UPDATE_STEPS, steps),
@@ -266,7 +263,7 @@ class Unit:
             (sql.END_ATTEMPTS, self._endings),
             (sql.INSERT_MESSAGES, self._messages),
         ]
-        statements = self._statements + [(text, _batch(rows)) for text, rows in writes if rows]
+        statements = self._statements + [(text, sql.batch(rows)) for text, rows in writes if rows]
         for text, ids in ((sql.RELEASE_CLAIMS, self._unclaimed), (sql.RELEASE_HOLDS, self._freed)):
             if ids:
                 statements.append((text, [ids]))
@@ -286,48 +283,3 @@ class Unit:
             self._unclaimed,
         ):
             pending.clear()
-
-
-def _batch(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rows as one JSON parameter. Their ids go beside it, for the planner: it takes a JSON list
-    for a hundred rows and would read the whole table rather than its index."""
-    return {
-        "rows": json.dumps(rows, separators=(",", ":"), ensure_ascii=False),
-        "ids": [row["id"] for row in rows if "id" in row],
-        "count": len(rows),
-    }
-
-
-def _step_change(step: StepRow) -> dict[str, Any]:
-    return {
-        "id": str(step.id),
-        "was": step.was,
-        "fence_was": step.fence_was,
-        "state": step.state,
-        "fence": step.fence,
-        "attempts": step.attempts,
-        "reclaims": step.reclaims,
-        "alternative": step.alternative,
-        "held_why": step.held_why,
-        "confirmed_tool": step.confirmed_tool,
-        "result_text": step.result_text,
-        "error": step.error,
-        "residue": step.residue,
-        "executed_seq": step.executed_seq,
-        "finished": step.state in STEP_FINISHED,
-    }
-
-
-def _saga_change(saga: SagaRow) -> dict[str, Any]:
-    return {
-        "id": str(saga.id),
-        "was": saga.was,
-        "state": saga.state,
-        "fence": saga.fence,
-        "step_count": saga.step_count,
-        "retries_used": saga.retries_used,
-        "pivot_position": saga.pivot_position,
-        "closed": saga.closed,
-        "ended_backward_why": saga.ended_backward_why,
-        "ended": saga.state in SAGA_ENDED,
-    }

@@ -1,5 +1,14 @@
 """The statements of a `Unit`: rows come as one JSON parameter, so a batch is one statement."""
 
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ledger.rows import SagaRow, StepRow
+from ledger.states import SAGA_ENDED, STEP_FINISHED
+
 INSERT_ENTRIES = """
 INSERT INTO ledger_entry (saga_id, kind, step_id, actor, payload, seq, at, state, prev_hash, hash)
 SELECT r.saga_id, r.kind, r.step_id, r.actor, r.payload, 0, clock_timestamp(), '', '', ''
@@ -9,7 +18,7 @@ FROM ROWS FROM (json_to_recordset(%(rows)s::json) AS (
 ORDER BY r.n
 """
 
-# Who finds that somebody else was first undoes its whole transition (ledger/walls.py: `expect`).
+# Who finds that somebody else was first undoes its whole transition (ledger/walls_sql.py).
 UPDATE_STEPS = """
 WITH changed AS (UPDATE ledger_step s SET
     state = r.state, fence = r.fence, attempts = r.attempts, reclaims = r.reclaims,
@@ -81,3 +90,48 @@ UPDATE ledger_idempotencyrecord i SET state = a.record, lease_until = NULL,
     updated_at = clock_timestamp()
 FROM attempt a WHERE i.key = a.idempotency_key AND i.state = 'pending'
 """
+
+
+def batch(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Rows as one JSON parameter. Their ids go beside it, for the planner: it takes a JSON list
+    for a hundred rows and would read the whole table rather than its index."""
+    return {
+        "rows": json.dumps(rows, separators=(",", ":"), ensure_ascii=False),
+        "ids": [row["id"] for row in rows if "id" in row],
+        "count": len(rows),
+    }
+
+
+def step_change(step: StepRow) -> dict[str, Any]:
+    return {
+        "id": str(step.id),
+        "was": step.was,
+        "fence_was": step.fence_was,
+        "state": step.state,
+        "fence": step.fence,
+        "attempts": step.attempts,
+        "reclaims": step.reclaims,
+        "alternative": step.alternative,
+        "held_why": step.held_why,
+        "confirmed_tool": step.confirmed_tool,
+        "result_text": step.result_text,
+        "error": step.error,
+        "residue": step.residue,
+        "executed_seq": step.executed_seq,
+        "finished": step.state in STEP_FINISHED,
+    }
+
+
+def saga_change(saga: SagaRow) -> dict[str, Any]:
+    return {
+        "id": str(saga.id),
+        "was": saga.was,
+        "state": saga.state,
+        "fence": saga.fence,
+        "step_count": saga.step_count,
+        "retries_used": saga.retries_used,
+        "pivot_position": saga.pivot_position,
+        "closed": saga.closed,
+        "ended_backward_why": saga.ended_backward_why,
+        "ended": saga.state in SAGA_ENDED,
+    }
