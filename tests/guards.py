@@ -131,6 +131,14 @@ GUARDS = [
         "row:P11 · reset after it, then refused · forward · dedupes",
     ),
     Guard(
+        "Undo: nothing is started beside an undo that is out",
+        "ledger/services/looking.py",
+        "    if step.state != StepState.COMPENSATING:\n        return False\n",
+        "    if step.state != StepState.COMPENSATING:\n        return False\n    return True\n",
+        "tests/test_engine_sent_again.py::"
+        "test_late_evidence_starts_no_undo_beside_the_one_that_is_out",
+    ),
+    Guard(
         "Fork: a child leaves its parent's connections alone",
         "saga_console/apps.py",
         "        forking.watch()\n",

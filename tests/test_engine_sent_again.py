@@ -12,8 +12,8 @@ from django.db import connection
 
 from ledger.errors import SagaEnded
 from ledger.models import Attempt, Saga, Step
-from ledger.outcomes import Done, Failed, Unknown
-from ledger.services import closing
+from ledger.outcomes import Done, Failed, NotApplied, Unknown
+from ledger.services import closing, sweeping
 from ledger.tools.installed import registry
 from tests.stage import Stage
 
@@ -32,6 +32,23 @@ url = "https://orders.example/book"
 [tools."orders.book".compensate]
 method = "POST"
 url = "https://orders.example/cancel"
+
+[tools."orders.look"]
+version = "1"
+tier = "compensatable"
+blast_radius = "low"
+settle_s = 0
+[tools."orders.look".args]
+type = "object"
+[tools."orders.look".execute]
+method = "POST"
+url = "https://orders.example/book"
+[tools."orders.look".compensate]
+method = "POST"
+url = "https://orders.example/cancel"
+[tools."orders.look".compensate.probe]
+method = "GET"
+url = "https://orders.example/cancelled"
 
 [tools."orders.pay"]
 version = "1"
@@ -66,10 +83,27 @@ def in_doubt(stage: Stage, tool: str = "orders.book") -> tuple[UUID, UUID]:
     return saga, step
 
 
-def answer(stage: Stage, outcome: Any) -> None:
-    """What is due later is due now, and is answered so."""
+def now_due() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE ledger_outboxmessage SET due_at = clock_timestamp()")
+
+
+def run_out(step: UUID) -> None:
+    """The lease of the attempt that is out runs out, and the sweep sees it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE ledger_attempt SET lease_until = clock_timestamp() - interval '1 second', "
+            "started_at = clock_timestamp() - interval '1 minute' "
+            "WHERE step_id = %s AND state = 'started'",
+            [step],
+        )
+    (attempt,) = sweeping.expired_attempts()
+    assert sweeping.expire_attempt(attempt)
+
+
+def answer(stage: Stage, outcome: Any) -> None:
+    """What is due later is due now, and is answered so."""
+    now_due()
     assignments = stage.claim()
     assert len(assignments) == 1
     stage.answer(assignments, outcome)
@@ -122,3 +156,26 @@ def test_an_undo_that_is_refused_when_sent_again_is_still_in_doubt(stage: Stage)
     assert Step.objects.get(pk=step).state == "compensating"
     answer(stage, Done({"id": "c1"}))
     assert Step.objects.get(pk=step).state == "compensated"
+
+
+def test_late_evidence_starts_no_undo_beside_the_one_that_is_out(stage: Stage) -> None:
+    """Two workers, one undo: the first is too late, the second's call is out meanwhile."""
+    saga = stage.saga()
+    step = stage.propose(saga, "book", "orders.look", {})
+    stage.answer(stage.claim(), Done({"id": "b1"}))
+    closing.abort(saga, "stop", bearer=stage.agent)
+    first = stage.claim()
+    run_out(step)
+    for _ in range(2):
+        answer(stage, NotApplied())
+    now_due()
+    second = stage.claim()
+    assert [found.attempt is not None for found in second] == [True]
+    stage.answer(first, Failed("the worker was too late to start it", retryable=True))
+    now_due()
+    assert stage.claim() == []
+    stage.answer(second, Done({"id": "c1"}))
+    now_due()
+    assert stage.claim() == []
+    assert Step.objects.get(pk=step).state == "compensated"
+    assert Attempt.objects.filter(step=step, direction="compensate").count() == 2

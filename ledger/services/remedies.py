@@ -205,6 +205,7 @@ def _run_again(unit: Unit, saga: SagaRow, step: StepRow) -> None:
 
 
 def _undo_again(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction) -> None:
+    step.error = None  # the person has answered for the doubt
     if step.state == StepState.STUCK:
         unit.move(step, StepState.COMPENSATING, "step.compensating", why="an operator tries again")
     forward.unstick(unit, saga, "an operator tried again")

@@ -64,6 +64,7 @@ class Run:
             self.todo.put(row)
         self.results: dict[str, Result] = {}
         self.broken: list[str] = []
+        self.opening = threading.Lock()
         self.folder = folder
         self.lanes = lanes
 
@@ -75,11 +76,15 @@ class Run:
             thread.join()
 
     def _lane(self, number: int) -> None:
-        try:
-            lane = Lane(self.folder / f"lane-{number}")
-        except Exception:
-            self.broken.append(traceback.format_exc())
-            return
+        # One after the other: six at once on a busy machine keep each other from starting.
+        with self.opening:
+            if self.todo.empty():
+                return
+            try:
+                lane = Lane(self.folder / f"lane-{number}")
+            except Exception:
+                self.broken.append(traceback.format_exc())
+                return
         try:
             cast = stage_on(lane)
             while True:
@@ -89,7 +94,7 @@ class Run:
                     break
                 result = play(row, lane, cast)
                 self.results[row.name] = result
-                print(line(result), flush=True)
+                print(line(result) + (f"\n{result.fault}" if result.fault else ""), flush=True)
             lane.quiet()
             print(f"lane {number}: {lane.manage('verify_ledger')}", flush=True)
         except Exception:

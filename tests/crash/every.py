@@ -17,6 +17,6 @@ IN_SUITE = (
     "P11 · SIGKILL, effect there · approved · probed",
     "P13 · COMMIT done, answer lost · forward · probed",
     "P16 · SIGSTOP in the call · forward · dedupes",
-    "P18 · abort, the call in flight: SIGKILL · abort · probed",
+    "P18 · abort, the call in flight: late · abort · dedupes",
     "P19 · SIGKILL at P12 · compensate · blind",
 )
