@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, judge, key_for
+from ledger.services.attempts import is_doubted
 from ledger.services.tooling import recorded_tool
 from ledger.services.unit import Unit
 from ledger.states import (
@@ -34,8 +35,15 @@ def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
 
 
 def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
-    """A step without an intent is undone by taking its slot: a recorded no-op."""
+    """A step without an intent is undone by taking its slot: a recorded no-op.
+
+    One that was to be sent again has had one: it is sent, to be found out and then undone.
+    """
     idle = [step for step in steps if step.state in STEP_NOT_STARTED]
+    queued = [step for step in idle if step.state == StepState.QUEUED]
+    for step in [one for one in queued if is_doubted(one, Direction.FORWARD)]:
+        idle.remove(step)
+        unit.send(step, "run", Direction.FORWARD)
     for step in idle:
         step.fence += 1
         unit.move(step, StepState.CANCELLED, "step.cancelled", why="the saga turned back")
@@ -43,12 +51,16 @@ def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
     gate().close([step.id for step in idle], "the saga turned back")
 
 
+# In a saga that goes back a step is queued only to find out what came of it before.
+_NOT_RESOLVED = STEP_IN_DOUBT | {StepState.QUEUED}
+
+
 def advance(unit: Unit, saga: SagaRow) -> None:
     """Start the next undo, if the one before it is finished; end the saga after the last."""
     if saga.state != SagaState.COMPENSATING:
         return
     steps = unit.read_saga_steps(saga)
-    if any(step.state in STEP_IN_DOUBT and not step.residue for step in steps):
+    if any(step.state in _NOT_RESOLVED and not step.residue for step in steps):
         return
     if any(step.state in {StepState.COMPENSATING, StepState.STUCK} for step in steps):
         return

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ledger import keys, storage
 from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
-from ledger.services.attempts import end_attempt, told
+from ledger.services.attempts import end_attempt, is_doubted, told
 from ledger.services.claiming import Assignment
 from ledger.services.looking import weigh
 from ledger.services.settling import settle
@@ -119,7 +119,8 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
     if attempt.state != "started" or attempt.token != assignment.token:
         _record_late(unit, found, attempt, outcome)
         return
-    end_attempt(unit, attempt.id, outcome)
+    doubted = isinstance(outcome, Failed) and is_doubted(step, assignment.direction)
+    end_attempt(unit, attempt.id, outcome, is_still_doubted=doubted)
     forward = assignment.direction == Direction.FORWARD
     if step.state != (StepState.EXECUTING if forward else StepState.COMPENSATING):
         # Settled by other evidence while this call was out: the fact is kept, the state stays.
@@ -133,13 +134,17 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
         outcome,
         tool=assignment.tool,
         round_no=assignment.round,
+        is_still_doubted=doubted,
     )
 
 
 def _record_late(unit: Unit, found: Finished, attempt: Any, outcome: Outcome) -> None:
     """Too late to change a state, never too late to be known (design rule 5.5)."""
     evidence = json.loads(keys.storable(told(outcome))[0])
-    if attempt.outcome == evidence or attempt.late == evidence:
+    outcome_then = {
+        name: said for name, said in (attempt.outcome or {}).items() if name != "settled"
+    }
+    if evidence in (outcome_then, attempt.late):
         return
     assignment = found.assignment
     step = unit.steps[assignment.step]

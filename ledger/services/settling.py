@@ -20,6 +20,7 @@ from ledger.rulings import (
     TryAgain,
     rule_backward,
     rule_forward,
+    unless_doubted,
 )
 from ledger.services import forward
 from ledger.services.asking import ask, judge, key_for
@@ -44,8 +45,13 @@ def settle(
     tool: Tool | None,
     round_no: int,
     how: str = "attempt",
+    is_still_doubted: bool = False,
 ) -> None:
-    """Apply an outcome to a step in flight, in doubt, or being undone."""
+    """Apply an outcome to a step in flight, in doubt, or being undone.
+
+    `is_still_doubted`: an earlier attempt under this key may have been carried out, so that
+    giving up on this one settles nothing.
+    """
     tries_left = tool is None or round_no < tool.retries
     if direction == Direction.FORWARD:
         ruling = rule_forward(
@@ -58,9 +64,10 @@ def settle(
                 saga_goes_back=bool(saga.ended_backward_why),
             ),
         )
+        ruling = unless_doubted(ruling, is_still_doubted)
         _apply_forward(unit, saga, step, ruling, outcome, tool=tool, round_no=round_no, how=how)
     else:
-        ruling = rule_backward(outcome, tries_left=tries_left)
+        ruling = unless_doubted(rule_backward(outcome, tries_left=tries_left), is_still_doubted)
         _apply_backward(
             unit, saga, step, direction, ruling, outcome, tool=tool, round_no=round_no, how=how
         )
