@@ -10,7 +10,8 @@ CHROMIUM := $(firstword $(shell command -v chromium chromium-browser google-chro
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev seed reset fix check lint test machine soak browser bench vendor lock
+.PHONY: help setup demo dev seed reset fix check lint test browser bench vendor lock crash guards \
+	faketime machine soak
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +86,20 @@ ifeq ($(CHROMIUM),)
 		[ -z "$$REQUIRE_BROWSER" ]; \
 	fi
 endif
+
+# Clocks are moved with Debian's libfaketime; without it the rows that need it are red.
+faketime:
+	@if [ -z "$$(ls /usr/lib/*/faketime/libfaketimeMT.so.1 2>/dev/null)" ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
+				--no-install-recommends libfaketime >/dev/null; \
+		else echo "*** no libfaketime here: apt install libfaketime" >&2; fi; fi
+
+crash: $(VENV)/.dev faketime ## every crash point on real processes, and the table of docs/recovery.md (ARGS="P11")
+	$(BIN)/python -m tests.crash $(if $(ARGS),$(ARGS),--write)
+
+guards: $(VENV)/.dev ## remove one guard at a time: a test must fail each time (ARGS="Fence")
+	$(BIN)/python -m tests.guards $(if $(ARGS),$(ARGS),--write)
 
 bench: $(VENV)/.demo ## p50/p99 of one caller and steps/s of sixteen, beside this machine's commits
 	$(BIN)/python -m bench.bench $(ARGS)

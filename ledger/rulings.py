@@ -82,11 +82,3 @@ def rule_backward(outcome: Outcome, *, tries_left: bool) -> Ruling:
             if retryable and tries_left:
                 return TryAgain(error, retry_after_s)
             return GetStuck(error)
-
-
-def unless_doubted(ruling: Ruling, is_still_doubted: bool) -> Ruling:
-    """Nobody gives up on what may have happened before: it is found out first (rule 5.8)."""
-    match ruling:
-        case Fail(error) | GetStuck(error) | TakeAlternative(error) if is_still_doubted:
-            return FindOut(f"{error}; an earlier attempt may have been carried out")
-    return ruling

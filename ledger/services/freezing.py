@@ -11,6 +11,7 @@ from django.db.models import Q
 from ledger import errors, storage
 from ledger.models import Agent, Freeze, Saga
 from ledger.models.fields import ClockTimestamp
+from ledger.reasons import needed
 from ledger.services.forward import resume
 from ledger.services.unit import Unit
 from ledger.states import SagaState
@@ -26,8 +27,7 @@ def freeze(
     """
     if scope not in Freeze.SCOPES:
         _refuse("scope", f"must be one of {', '.join(Freeze.SCOPES)}")
-    if not reason.strip():
-        _refuse("reason", "must not be empty")
+    reason = needed(reason, why="everybody who is stopped by it reads it")
     if (scope == "all") != (value == ""):
         _refuse("value", "is needed for every scope but `all`, which takes none")
     if scope == "agent" and not Agent.objects.filter(name=value).exists():

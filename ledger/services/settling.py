@@ -20,12 +20,11 @@ from ledger.rulings import (
     TryAgain,
     rule_backward,
     rule_forward,
-    unless_doubted,
 )
 from ledger.services import forward
 from ledger.services.asking import ask, judge, key_for
 from ledger.services.backward import advance, begin
-from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER
+from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER, TWIN
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState, Tier
@@ -45,13 +44,8 @@ def settle(
     tool: Tool | None,
     round_no: int,
     how: str = "attempt",
-    is_still_doubted: bool = False,
 ) -> None:
-    """Apply an outcome to a step in flight, in doubt, or being undone.
-
-    `is_still_doubted`: an earlier attempt under this key may have been carried out, so that
-    giving up on this one settles nothing.
-    """
+    """Apply an outcome to a step in flight, in doubt, or being undone."""
     tries_left = tool is None or round_no < tool.retries
     if direction == Direction.FORWARD:
         ruling = rule_forward(
@@ -64,10 +58,9 @@ def settle(
                 saga_goes_back=bool(saga.ended_backward_why),
             ),
         )
-        ruling = unless_doubted(ruling, is_still_doubted)
         _apply_forward(unit, saga, step, ruling, outcome, tool=tool, round_no=round_no, how=how)
     else:
-        ruling = unless_doubted(rule_backward(outcome, tries_left=tries_left), is_still_doubted)
+        ruling = rule_backward(outcome, tries_left=tries_left)
         _apply_backward(
             unit, saga, step, direction, ruling, outcome, tool=tool, round_no=round_no, how=how
         )
@@ -215,10 +208,14 @@ def _denied(step: StepRow) -> str:
     if variant.verdict == "deny":
         return f"the policy denies the alternative {variant.tool}"
     if not variant.effect_key:
-        return ""
+        named = {"saga": step.saga_id, "step_id": step.step_id}
+        told = {"tool": variant.tool, "fingerprint": variant.fingerprint}
+        twin = storage.row(TWIN, named | told)
+        asked = variant.verdict == "ask"  # then people are told of the twin, and decide
+        return "" if twin is None or asked else f"step {twin.step_id!r} has done just that"
     skeleton = keys.skeleton(variant.effect_key)
     storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
-    holder = storage.row(OTHER_HOLDER, [skeleton, step.id])
+    holder = storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})
     if holder is None:
         return ""
     return (
