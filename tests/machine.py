@@ -46,7 +46,7 @@ PICK = st.integers(0, 5)
 # What goes wrong with the next requests at the target: nothing, mostly.
 WRONG = st.lists(st.sampled_from(FAULTS), max_size=2)
 SEVERAL = st.lists(st.sampled_from(TOOLS), min_size=1, max_size=3)
-MOST_SAGAS, MOST_STEPS = 4, 14
+MOST_SAGAS, MOST_STEPS = 7, 24
 # Turns in which a console that is left alone comes to rest; each one lets every delay pass.
 TURNS_TO_REST = 40
 
@@ -117,9 +117,16 @@ class Console(RuleBasedStateMachine):
         return list(self.owner)
 
     def go_on(self) -> None:
-        """What happens when there is nothing to do it to. Which rules there are must not depend
-        on the database: an example is repeated by its choices alone."""
-        self.work(2, True, [])
+        """What happens instead when there is nothing to do it to: there is more to do.
+
+        Which rules there are must not depend on the database: an example is repeated by its
+        choices alone.
+        """
+        if len(self.owner) < MOST_SAGAS and len(self.asked) < MOST_STEPS:
+            tools = [TOOLS[(self.words + n) % len(TOOLS)] for n in (0, 2, 3)]
+            self._open(self.of(self.agents, self.words), tools)
+        else:
+            self.work(2, True, [])
 
     def of(self, found: list[Any], pick: int) -> Any:
         return found[pick % len(found)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from ledger import shift as shifts_of_workers
 from ledger.services import unit_sql
@@ -47,5 +48,10 @@ def machine(
     monkeypatch.setattr(shifts_of_workers, "POLL_S", 0.005)
     registry.cache_clear()
     Console.book = bookshop.book
+    # Nobody pulls the plug of this Postgres, and a thousand short transactions wait for its disk.
+    with connection.cursor() as cursor:
+        cursor.execute("SET synchronous_commit = off")
     yield Console
+    with connection.cursor() as cursor:
+        cursor.execute("RESET synchronous_commit")
     registry.cache_clear()

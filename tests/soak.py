@@ -10,6 +10,7 @@ does not verify; when an invariant of tests/invariants.py does not hold.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -28,7 +29,7 @@ import httpx
 from saga_console.home import BASE_DIR, Home
 from tests.book import tools_text
 from tests.havoc import Havoc, in_a_thread
-from tests.running import Up, eventually, free_port, manage
+from tests.running import Up, clean_env, eventually, free_port, manage
 from tests.soakjudge import Judge, open_database
 from tests.soakload import Agent, Approver, Oncall, World
 
@@ -174,9 +175,25 @@ class Soak:
 
     # -- judging --------------------------------------------------------------------------
 
+    def _verified(self) -> subprocess.CompletedProcess[str]:
+        """`verify_ledger`, to its end: it reads everything, on a machine that may be busy."""
+        command = [sys.executable, "manage.py", "verify_ledger"]
+        return subprocess.run(
+            command,
+            cwd=BASE_DIR,
+            env=clean_env(self.home.root),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
     def _judge(self) -> None:
         found = httpx.get(f"{self.book}/book", timeout=60).json()
-        verified = manage(self.home.root, "verify_ledger")
+        # What a later look at a home that was kept would need.
+        promised = [[*which, tool] for which, tool in self.world.promised.items()]
+        kept = {"book": found, "blows": self.havoc.blows, "promised": promised}
+        (self.folder / "soak.json").write_text(json.dumps(kept), encoding="utf-8")
+        verified = self._verified()
         if verified.returncode:
             self.wrong.append(f"verify_ledger: {verified.stdout}{verified.stderr}"[:2000])
         open_database(self.home)

@@ -161,7 +161,11 @@ class Agent(Caller):
         with self.world.lock:
             mine, self.world.changes = self.world.changes, []
         for saga, step_id, tool, args in mine:
-            step = {"step_id": step_id, "tool": tool, "args": args | {"note": "as you wish"}}
+            step = {
+                "step_id": step_id,
+                "tool": tool,
+                "args": args | {"note": f"as you wish, {time.time_ns()}"},
+            }
             answer = self.ask("POST", f"sagas/{saga}/steps", step)
             if answer.status_code == 404:  # another agent's: let that one find it
                 with self.world.lock:

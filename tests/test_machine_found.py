@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
-from ledger import outbox
-from ledger.models import Saga, Step
+from ledger import outbox, storage
+from ledger.bearer import Bearer
+from ledger.models import IdempotencyRecord, Saga, Step
 from ledger.services import freezing, operating, shifts
-from ledger.services.proposals import Proposal
+from ledger.services.claiming import claim
+from ledger.services.closing import abort
+from ledger.services.opening import open_saga
+from ledger.services.proposals import Opening, Proposal
+from ledger.services.recording import Finished, record
 from ledger.shift import ShiftLoop
+from tests.approvalcast import agent
+from tests.machine import Console
+from tests.machinecast import bookshop, machine
 from tests.shop import Shop, assert_verifies, customer, kinds, states, work_saga
+
+__all__ = ["bookshop", "machine"]
 
 
 @pytest.fixture
@@ -78,4 +89,51 @@ def test_a_saga_that_is_unstuck_while_frozen_is_paused(shop: Shop) -> None:
     assert Saga.objects.get(pk=saga).state == "paused"
     freezing.lift(freeze.pk, actor="person:ona")
     assert Saga.objects.get(pk=saga).state == "running"
+    assert_verifies()
+
+
+def doubted(machine: type[Console], bearer: Bearer) -> UUID:
+    """A saga whose one step was carried out and not answered, and is to be sent again."""
+    machine.book.clear()
+    steps = (Proposal("one", "book.dedupes", {"what": "it"}),)
+    saga = open_saga(Opening("task", "Doubt", steps=steps, retry_budget=1), bearer=bearer).saga
+    turn(machine, "after")
+    assert states(saga) == {"one": "queued"}
+    assert len(machine.book.lines) == 1
+    return saga
+
+
+def turn(machine: type[Console], *faults: str) -> None:
+    """All that is owed is due, and is done once."""
+    machine.book.coming = list(faults)
+    storage.execute("UPDATE ledger_outboxmessage SET due_at = clock_timestamp()")
+    shift = shifts.ring_row()
+    called = [Finished(one, one.tool.run(one.call)) for one in claim(shift, 5)]
+    record(shift, called)
+
+
+def test_a_refusal_after_a_doubt_under_the_same_key_settles_nothing(machine: type[Console]) -> None:
+    """The first try was carried out, the second was told 503, no third was left: `failed`."""
+    saga = doubted(machine, agent())
+    turn(machine, "busy")
+    assert states(saga) == {"one": "unknown"}
+    assert Saga.objects.get(pk=saga).state == "stuck"
+    (step,) = Step.objects.filter(saga_id=saga)
+    (key,) = IdempotencyRecord.objects.filter(step=step)
+    assert key.state == "pending"
+    operating.resolve(step.pk, "happened", result={}, reason="seen", actor="person:ona")
+    assert states(saga) == {"one": "committed"}
+    assert_verifies()
+
+
+def test_an_abort_undoes_what_was_to_be_sent_again(machine: type[Console]) -> None:
+    """It was cancelled as never started, and its effect stayed in the world unseen."""
+    bearer = agent()
+    saga = doubted(machine, bearer)
+    abort(saga, "stop", bearer=bearer)
+    assert states(saga) == {"one": "queued"}
+    turn(machine)
+    turn(machine)
+    assert states(saga) == {"one": "compensated"}
+    assert [line["noun"] for line in machine.book.lines] == ["effects", "undos"]
     assert_verifies()
