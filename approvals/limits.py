@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from approvals.expressions import CannotEvaluate, Document, compiled
+
+# As many as the column of a reservation holds, and far more than anybody means.
+MOST = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Limit:
         found = compiled(self.sum).value(Document({"args": args}))
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise CannotEvaluate(f"{self.sum} is not a number")
-        if not math.isfinite(found) or found < 0:
+        if not 0 <= found < MOST:  # NaN is neither
             # A negative one would give others room that nobody gave them.
             raise CannotEvaluate(f"{self.sum} is {found}, which cannot be counted")
         return Decimal(repr(found))

@@ -184,6 +184,8 @@ def state_sentence(request: Approval) -> str:
         case ApprovalState.PENDING:
             return ""
         case ApprovalState.EXPIRED:
+            if request.escalate_to:
+                return sentences.passed_on(request.expires_at, now, request.escalate_to)
             return sentences.expired(request.expires_at, now)
         case ApprovalState.SUPERSEDED:
             return sentences.superseded(request.over_at, now, request.ended_why)

@@ -43,6 +43,17 @@ def late(at: datetime, now: datetime) -> str:
     return f"{expired(at, now)} Your answer was noted as late; it does not count."
 
 
+def passed_on(at: datetime, now: datetime, to: str) -> str:
+    return (
+        f"Its time was over {span(now - at)} ago and nothing was run: the question goes to the "
+        f"group {to} now."
+    )
+
+
+def late_and_passed_on(at: datetime, now: datetime, to: str) -> str:
+    return f"{passed_on(at, now, to)} Your answer was noted as late; it does not count."
+
+
 def superseded(at: datetime, now: datetime, why: str) -> str:
     because = f" ({why.rstrip('.')})" if why else ""
     return (

@@ -23,7 +23,8 @@ from django.db import InterfaceError, OperationalError, connection
 from ledger.listening import drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
-from ledger.services.claiming import Assignment, claim
+from ledger.services.assignments import Assignment
+from ledger.services.claiming import claim
 from ledger.services.recording import Finished, record
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,10 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 INSTALLED = {
     "ledger": ("0002_walls", "4d12a3d90ef45ba91242a43fcc3f01d4bc10703299f16c8eee7c44eec8b44219"),
-    "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
+    "approvals": (
+        "0003_policy_terms_and_limits",
+        "d8f4984eb1718c5717d2ecfceaa7f0c4bfb2dea9a792c75bd230002f125cd0ec",
+    ),
 }
 
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
 from ledger import keys, storage
-from ledger.gate import gate
+from ledger.gate import NotYet, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
-from ledger.services.asking import ask, held, judge, key_for
+from ledger.services.asking import held, key_for
+from ledger.services.assignments import Assignment
+from ledger.services.holding import hold_again, within_limits
 from ledger.services.looking import look_at_evidence
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
@@ -31,23 +32,6 @@ LEASE_MARGIN_S = 5.0
 PARKED_AGAIN_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One call that this worker may make now. `attempt` is None for a look (a probe)."""
-
-    message: int
-    attempt: UUID | None
-    token: UUID
-    saga: UUID
-    step: UUID
-    direction: Direction
-    round: int
-    negatives: int
-    lease_s: float
-    tool: Tool
-    call: Call
-
-
 @storage.transition
 def claim(shift: UUID, room: int) -> list[Assignment]:
     """Take up to `room` due messages; what is returned is committed and may start at once."""
@@ -57,7 +41,8 @@ def claim(shift: UUID, room: int) -> list[Assignment]:
     unit = Unit(f"worker:{shift}")
     unit.lock_with_steps([message.step_id for message in messages])
     ready = [found for message in messages if (found := _consider(unit, message))]
-    started = _start(unit, shift, _with_resources(unit, ready))
+    ready = within_limits(unit, _with_resources(unit, ready))
+    started = _start(unit, shift, ready)
     unit.flush()
     return started
 
@@ -129,16 +114,14 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     direction = Direction(message.direction)
     if direction == Direction.FORWARD and step.variant.verdict != "ask":
         return True
-    bound = held(saga, step, direction)
-    why = gate().recheck(bound)
-    if not why:
-        return True
-    storage.execute(sql.VOID, [message.id])
-    verdict = judge(saga, step, direction, must_ask=why)
-    if direction == Direction.FORWARD:
-        unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
-    ask(unit, saga, step, direction, verdict, why=why)
-    return False
+    why = gate().recheck(held(saga, step, direction))
+    if isinstance(why, NotYet):
+        storage.execute(sql.PARK, [why.seconds, "The yes can still be taken back.", message.id])
+        return False
+    if why:
+        storage.execute(sql.VOID, [message.id])
+        hold_again(unit, saga, step, direction, why)
+    return not why
 
 
 def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment:

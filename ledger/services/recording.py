@@ -10,8 +10,8 @@ from uuid import UUID
 
 from ledger import keys, storage
 from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
+from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
-from ledger.services.claiming import Assignment
 from ledger.services.looking import weigh
 from ledger.services.settling import settle
 from ledger.services.unit import Unit
