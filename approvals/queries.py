@@ -159,6 +159,7 @@ def in_full(request: Approval, person: Person, absolute: Absolute) -> Document:
         "reason": request.step.reason,
         "why": request.why,
         "superseded_by": str(newer) if newer else None,
+        "runs_from": stamp(request.runs_from),
         "used_at": stamp(request.used_at),
     }
 

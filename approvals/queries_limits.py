@@ -9,6 +9,7 @@ from typing import Any
 
 from approvals.expressions import CannotEvaluate
 from approvals.limits import Limit
+from approvals.sentences import length, number
 from ledger import storage
 
 # The time is asked of the database in the statement itself, so no worker's clock matters. What
@@ -53,24 +54,10 @@ class Use:
     def sentence(self) -> str:
         """'this would make 4,200 of 5,000 in 24 h for the agent refunder'."""
         whose = f" for the {self.limit.by} {self.share}" if self.share else ""
-        there = f"{plain(Decimal(repr(self.limit.max)))} in {span(self.limit.per_s)}{whose}"
+        there = f"{number(Decimal(repr(self.limit.max)))} in {length(self.limit.per_s)}{whose}"
         if self.amount is None:
             return f"it cannot be counted ({self.why}); the limit is {there}"
-        return f"this would make {plain(self.would)} of {there}"
-
-
-def plain(number: Decimal) -> str:
-    """A number with separators, and no zeros behind the point that say nothing."""
-    text = f"{number:,.10f}".rstrip("0").rstrip(".")
-    return text or "0"
-
-
-def span(seconds: int) -> str:
-    """A time as the policy writes it: `90 s`, `24 h`, `7 d`."""
-    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds % unit == 0 and (seconds > unit or unit < 86400):
-            return f"{seconds // unit} {name}"
-    return f"{seconds} s"
+        return f"this would make {number(self.would)} of {there}"
 
 
 def uses(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from approvals.states import ApprovalState
 
@@ -24,6 +25,20 @@ def span(length: timedelta) -> str:
         if seconds >= unit:
             return f"{seconds // unit} {name}"
     return f"{seconds} s"
+
+
+def length(seconds: int) -> str:
+    """A time exactly, as a policy has it: `90 s`, `30 min`, `24 h`, `7 d`."""
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        # A single day reads better as 24 h.
+        if seconds and seconds % unit == 0 and (unit < _DAY or seconds > unit):
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def number(value: Decimal) -> str:
+    """A number with separators, and without the zeros behind the point that say nothing."""
+    return f"{value:,.10f}".rstrip("0").rstrip(".")
 
 
 def decided(state: ApprovalState, by: str, at: datetime, now: datetime, reason: str = "") -> str:

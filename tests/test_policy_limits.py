@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import DatabaseError, connection
 
 from approvals.models import Approval, Reservation
@@ -17,11 +17,13 @@ from ledger import storage
 from ledger.bearer import Bearer
 from ledger.models import Step
 from ledger.outcomes import Done, Failed, NotApplied, Outcome, Sighting, Unknown
-from ledger.services import closing, operating, recording
+from ledger.services import claiming, closing, operating, recording
 from ledger.services.assignments import Assignment
+from ledger.services.looking import conclude
 from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
+from ledger.services.unit import Unit
 from ledger.states import StepState
 from ledger.walls import REFUSED
 from tests.approvalcast import Case, agent, claim, in_threads, person, tools
@@ -126,8 +128,6 @@ def test_who_left_the_group_lets_nothing_over_the_limit(ana: Bearer) -> None:
         second = note(1000, first.agent)
         assert claim() == []
         deciding.approve(ana, second.request.pk, args_digest=second.digest)
-        from django.contrib.auth.models import User
-
         User.objects.get(pk=ana.user_id).groups.clear()
         assert claim() == []
         assert second.request.state == "pending"
@@ -161,8 +161,6 @@ def test_sixteen_claims_at_once_stay_within_the_limit() -> None:
     with under(limit):
 
         def one_worker() -> list[Assignment]:
-            from ledger.services import claiming
-
             return claiming.claim(uuid4(), 1)
 
         found = in_threads([one_worker] * 16)
@@ -265,11 +263,11 @@ def _refused(sql: str, *values: object) -> str:
 
 
 @pytest.fixture
-def reservation() -> Iterator[UUID]:
+def reservation() -> UUID:
     with under(SUM):
         note(4200)
         claim()
-    yield Reservation.objects.get().pk
+    return Reservation.objects.get().pk
 
 
 @pytest.mark.parametrize(
@@ -291,8 +289,6 @@ def test_a_probe_that_finds_nothing_gives_it_back() -> None:
         case = note(4200)
         (found,) = claim()
         record(found, Unknown("the connection broke"))
-        from ledger.services.looking import conclude
-        from ledger.services.unit import Unit
 
         @storage.transition
         def looked() -> None:
