@@ -155,6 +155,7 @@ def test_every_fault_of_a_file_is_told_with_its_line() -> None:
     ]
 
 
+LIMIT = '[[limit]]\nname = "l"\nby = "agent"\nper = "1h"\nmax = 1\nover = "ask"\n'
 RULE = '[[rule]]\nname = "r"\nverdict = "ask"\n'
 
 
@@ -186,12 +187,11 @@ RULE = '[[rule]]\nname = "r"\nverdict = "ask"\n'
         ("rule = 5", "must be array"),
         ('[rule]\nname = "r"', "must be array"),
         (
-            '[[limit]]\nname = "l"\nby = "agent"\nper = "1h"\nmax = 1\nover = "ask"\n'
-            'sum = "saga.name"',
+            LIMIT + 'sum = "saga.name"',
             "'saga' is unknown; there are args",
         ),
         (
-            '[[limit]]\nname = "l"\nby = "agent"\nper = "1h"\nmax = -1\nover = "ask"\ncount = true',
+            LIMIT.replace("max = 1", "max = -1") + "count = true",
             "5: ",
         ),
     ],
@@ -241,6 +241,16 @@ def test_a_policy_that_cannot_be_used_stops_every_start(tmp_path: Path) -> None:
 
 
 def test_a_process_decides_by_the_file_that_it_was_started_with(tmp_path: Path) -> None:
-    told = "from approvals import policy; print(policy.current().digest)"
-    found = manage("shell", "-v0", "-c", told, home=tmp_path, SAGA_POLICY=str(SAMPLE))
-    assert found.stdout.strip().splitlines()[-1] == read(SAMPLE).digest
+    told = (
+        "import django; django.setup();from approvals import policy; print(policy.current().digest)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", told],
+        env=os.environ | {"SAGA_HOME": str(tmp_path), "SAGA_POLICY": str(SAMPLE)},
+        cwd=BASE_DIR,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert found.stdout.strip() == read(SAMPLE).digest

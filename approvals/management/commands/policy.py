@@ -15,6 +15,9 @@ from approvals.policyfile import InvalidPolicy, read
 class Command(BaseCommand):
     help = "Check a policy file, or explain which rule decides about a step and why."
 
+    # A file can be checked where nothing of the console runs.
+    requires_system_checks = ()
+
     def add_arguments(self, parser: CommandParser) -> None:
         tasks = parser.add_subparsers(dest="task", required=True, metavar="check|explain")
         check = tasks.add_parser("check", help="exit 0, or 1 with every fault and its line")
