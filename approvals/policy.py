@@ -6,6 +6,7 @@ A policy is bound to by its digest, which is over everything that it says.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -112,8 +113,9 @@ class Policy:
         }
 
 
+@functools.cache
 def terms_as_json(terms: Terms) -> dict[str, Any]:
-    """{"need": [{"group", "count"}], "expires_s", …}, as a request keeps it."""
+    """{"need": [{"group", "count"}], "expires_s", …}, as a request keeps it. Not to be changed."""
     return asdict(terms) | {"need": [asdict(need) for need in terms.need]}
 
 

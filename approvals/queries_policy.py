@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from django.contrib.auth import get_user_model
 
 from approvals import queries_limits, quorum, rights, wording
 from approvals.models import Approval
-from approvals.policy import Policy, current, terms_of
+from approvals.policy import Policy, current, groups_of, terms_of
 from approvals.queries_limits import Use
 from approvals.quorum import Need
 from approvals.rights import Person
@@ -108,16 +108,17 @@ def members(groups: Collection[str]) -> list[Person]:
 
 
 def unmeetable(policy: Policy) -> list[tuple[str, str]]:
-    """Rules whose need nobody can meet now: (rule, what is missing)."""
-    asked = list(terms_of(policy))
-    people = members({need.group for _, terms in asked for need in terms.need})
-    named = [(rule, _missing(terms.need, people)) for rule, terms in asked]
-    passed_on = [
-        (rule, _missing((Need(terms.escalate_to, sum(need.count for need in terms.need)),), ()))
-        for rule, terms in asked
-        if terms.escalate_to and not members({terms.escalate_to})
-    ]
-    return [(rule, missing) for rule, missing in (*named, *passed_on) if missing]
+    """Rules that ask more people than there are now: (rule, who is missing)."""
+    people = members(groups_of(policy))
+    found = []
+    for rule, terms in terms_of(policy):
+        missing = [_missing(terms.need, people)]
+        if terms.escalate_to:
+            others = Need(terms.escalate_to, sum(need.count for need in terms.need))
+            missing.append(_missing((others,), people))
+        if any(missing):
+            found.append((rule, ", and later ".join(filter(None, missing))))
+    return found
 
 
 def _missing(need: Iterable[Need], people: Iterable[Person]) -> str:
@@ -194,4 +195,10 @@ def explained(request: Approval) -> tuple[list[Reason], list[Use]]:
         uses = queries_limits.uses(
             now.limits, question.tool, question.agent, question.args, found.key
         )
-    return wording.reasons(now, question), uses
+    reasons = wording.reasons(now, question)
+    if reasons[-1].verdict == "allow":
+        # A duplicate, a repeat, a limit: the rule would let it run, and the console asks.
+        allows = replace(reasons[-1], decides=False)
+        asks = Reason("the console itself", "ask", request.why, True)
+        reasons = [*reasons[:-1], allows, asks]
+    return reasons, uses
