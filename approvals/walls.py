@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
 from ledger.states import RecordState
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 
 BOUND = (
     *("id", "step_id", "saga_id", "direction", "tool", "tool_version", "tool_digest"),

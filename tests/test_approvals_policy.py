@@ -27,7 +27,7 @@ from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening
 from ledger.services.verifying import verify
 from ledger.states import SagaState, StepState
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 from tests.approvalcast import Case, agent, claim, in_threads, person, tools, waiting_case
 from tests.policycast import under
 

@@ -25,7 +25,7 @@ from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.unit import Unit
 from ledger.states import StepState
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 from tests.approvalcast import Case, agent, claim, in_threads, person, tools
 from tests.policycast import under
 
