@@ -30,11 +30,13 @@ INSERT INTO approvals_approval (
 )
 SELECT %(id)s, %(step)s, %(saga)s, %(direction)s, %(tool)s, %(tool_version)s, %(tool_digest)s,
     %(args_text)s, %(args_digest)s, %(idempotency_key)s, %(rule)s, %(policy_digest)s,
-    %(needs)s::jsonb, %(lasts_s)s * interval '1 second', %(require_reason)s, %(why)s, 'pending',
-    '', %(escalate_to)s, nullif(%(remind_s)s, 0) * interval '1 second',
-    %(delay_s)s * interval '1 second', %(over_limits)s::jsonb, 0, c.now,
-    c.now + %(lasts_s)s * interval '1 second', c.now + nullif(%(remind_s)s, 0) * interval '1 second'
-FROM (SELECT clock_timestamp() AS now) c
+    %(needs)s::jsonb, l.lasts, %(require_reason)s, %(why)s, 'pending', '',
+    %(escalate_to)s, l.remind, %(delay_s)s::float8 * interval '1 second',
+    %(over_limits)s::jsonb, 0, c.now, c.now + l.lasts, c.now + l.remind
+FROM (SELECT clock_timestamp() AS now) c, (
+    SELECT %(lasts_s)s::float8 * interval '1 second' AS lasts,
+        nullif(%(remind_s)s::float8, 0) * interval '1 second' AS remind
+) l
 """
 _AGENT = "SELECT a.name FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id WHERE g.id = %s"
 WITHDRAW = """
