@@ -191,8 +191,26 @@ CREATE OR REPLACE TRIGGER approvals_reservation_no_truncate BEFORE TRUNCATE
     ON approvals_reservation FOR EACH STATEMENT EXECUTE FUNCTION approvals_kept();
 """
 
-REQUESTS = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
-INSTALL = REQUESTS + GIVEN_BACK
+# A saga leaves with its requests (ledger/doors), and with none that still waits.
+NOTHING_OPEN = f"""
+CREATE OR REPLACE FUNCTION approvals_nothing_open() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF EXISTS (SELECT FROM approvals_approval
+        WHERE saga_id = NEW.saga_id AND state = '{ApprovalState.PENDING}') THEN
+        RAISE EXCEPTION 'saga % cannot be archived: a request of it waits', NEW.saga_id
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER approvals_nothing_open BEFORE INSERT ON ledger_tombstone
+    FOR EACH ROW EXECUTE FUNCTION approvals_nothing_open();
+"""
+
+INSTALL = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
+# On a table that came later than the rest: the migration of the doors adds it.
+DOOR = NOTHING_OPEN
+# So do reservations.
+LIMITS = GIVEN_BACK
 FUNCTIONS = (
     "approvals_approval_transition",
     "approvals_approval_frozen",
@@ -200,12 +218,10 @@ FUNCTIONS = (
     "approvals_approval_answered",
     "approvals_step_stays_held",
     "approvals_attempt_allowed",
+    "approvals_nothing_open",
     "approvals_limit_given_back",
     "approvals_reservation_kept",
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
-REMOVE_LIMITS = "\n".join(
-    f"DROP FUNCTION IF EXISTS {name}() CASCADE;"
-    for name in ("approvals_limit_given_back", "approvals_reservation_kept")
-)
+REMOVE_LIMITS = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS[-2:])
