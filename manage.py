@@ -23,6 +23,7 @@ WITHOUT_SERVERS = {
     "help",
     "makemessages",
     "makemigrations",
+    "policy check",
     "startapp",
     "up",
     "verify_export",
@@ -35,9 +36,10 @@ RINGS_AND_WORKS = {"relay", "worker"}
 
 def main(argv: list[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
-    command = next((word for word in argv[1:] if not word.startswith("-")), "")
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    command = words[0] if words else ""
     asks_for_help = "--help" in argv or "-h" in argv
-    if command not in WITHOUT_SERVERS and not asks_for_help:
+    if not {command, " ".join(words[:2])} & WITHOUT_SERVERS and not asks_for_help:
         try:
             ensure_servers()
             if command in RINGS_AND_WORKS:

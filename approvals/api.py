@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from approvals import queries
+from approvals import queries, queries_policy
 from approvals.models import Approval
 from approvals.rights import Person, who
 from approvals.services import deciding
@@ -49,9 +49,15 @@ def list_approvals(
     state: Annotated[StateWish, Query("")],
     cursor: Annotated[Cursor, Query("")],
     limit: Annotated[Limit, Query(DEFAULT_LIMIT)],
+    unroutable: Annotated[bool, Query(False)],
 ) -> HttpResponse:
-    """For people. Newest first."""
+    """For people. Newest first. `unroutable=true`: only what nobody can answer, on one page."""
     _, person = _person(request)
+    if unroutable:
+        lost = [one.request.pk for one in queries_policy.unroutable()]
+        found = queries.requests().filter(pk__in=lost).order_by("expires_at", "id")
+        documents = [_document(request, one, person) for one in found]
+        return replies.reply({"items": documents, "next_cursor": None})
     found = queries.in_state(state)
     if after := uuid_cursor(cursor):
         found = found.filter(pk__lt=after)
@@ -69,7 +75,8 @@ def get_approval(request: HttpRequest, approval: str) -> HttpResponse:
     """For people: what was asked, what was answered, and whether you can."""
     _, person = _person(request)
     found = _find(access.owned(approval, "approval"))
-    return replies.reply(queries.in_full(found, person, request.build_absolute_uri))
+    document = queries.in_full(found, person, request.build_absolute_uri)
+    return replies.reply(document | queries_policy.told(found))
 
 
 @router.post(

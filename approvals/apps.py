@@ -3,9 +3,12 @@ from __future__ import annotations
 from django.apps import AppConfig
 from django.conf import settings
 
+from approvals import policy
+from approvals.policyfile import InvalidPolicy, read
+
 
 class CannotAsk(SystemExit):
-    """The policy cannot be used as it is set. One line, exit status 1; nothing starts."""
+    """The policy cannot be used as it is written. A line for each fault; nothing starts."""
 
 
 class ApprovalsConfig(AppConfig):
@@ -13,9 +16,9 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Refuse to start under a policy that would be ignored: the wrong people would be asked."""
+        """Read the policy, in every process. What cannot be read is refused, never asked about."""
         if settings.SAGA_POLICY:
-            raise CannotAsk(
-                f"SAGA_POLICY: policy files are not read yet, and {settings.SAGA_POLICY} would be "
-                "ignored. Unset it to start under the default policy (docs/approvals.md)."
-            )
+            try:
+                policy.use(read(settings.SAGA_POLICY))
+            except InvalidPolicy as error:
+                raise CannotAsk(f"SAGA_POLICY: nothing starts under this policy\n{error}") from None

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from approvals import policy, queries
-from approvals.services import archiving, expiring, rechecking, requesting
-from ledger.gate import Held, Question, Verdict
+from approvals.services import archiving, expiring, rechecking, requesting, reserving
+from ledger.gate import Held, Leaving, NotYet, Overrun, Question, Verdict
 
 
 class Gate:
@@ -22,9 +22,14 @@ class Gate:
         """Ask people; an older request of this step and direction is superseded."""
         return requesting.ask(held, verdict)
 
-    def recheck(self, held: Held) -> str:
-        """'' when a yes to exactly this stands, else why not."""
+    def recheck(self, held: Held) -> str | NotYet:
+        """'' when a yes to exactly this stands, else why not, or that it can be taken back."""
         return rechecking.recheck(held)
+
+    def reserve(self, leaving: Sequence[Leaving]) -> Mapping[UUID, Overrun]:
+        """Take what these runs use of the limits, in the claim's own transaction."""
+        limits = policy.current().limits
+        return reserving.reserve(limits, leaving) if limits and leaving else {}
 
     def close(self, steps: Iterable[UUID], why: str) -> None:
         """The steps will not run: withdraw what is asked about them."""

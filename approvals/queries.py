@@ -159,6 +159,7 @@ def in_full(request: Approval, person: Person, absolute: Absolute) -> Document:
         "reason": request.step.reason,
         "why": request.why,
         "superseded_by": str(newer) if newer else None,
+        "runs_from": stamp(request.runs_from),
         "used_at": stamp(request.used_at),
     }
 
@@ -184,6 +185,8 @@ def state_sentence(request: Approval) -> str:
         case ApprovalState.PENDING:
             return ""
         case ApprovalState.EXPIRED:
+            if request.escalate_to:
+                return sentences.passed_on(request.expires_at, now, request.escalate_to)
             return sentences.expired(request.expires_at, now)
         case ApprovalState.SUPERSEDED:
             return sentences.superseded(request.over_at, now, request.ended_why)

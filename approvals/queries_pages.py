@@ -97,6 +97,12 @@ class RequestRow:
         return unused and rights.can_decide(self.person, self.approval)[0]
 
     @property
+    def is_delayed(self) -> bool:
+        """Approved, and nothing runs before the time in which the yes can be taken back is over."""
+        from_ = self.approval.runs_from
+        return self.state == ApprovalState.APPROVED and from_ is not None and from_ > self.now
+
+    @property
     def yes(self) -> list[Decision]:
         return [answer for answer in self.answers if answer.answer == Answer.APPROVE]
 
@@ -140,6 +146,12 @@ def waiting_for(person: Person) -> InboxPage:
 def waiting(person: Person) -> InboxPage:
     """What waits for anybody, the shortest time left first."""
     found = queries.in_state(ApprovalState.PENDING).order_by("expires_at", "id")
+    return InboxPage(_rows(found[:PAGE_SIZE], person))
+
+
+def these(requests: Sequence[UUID], person: Person) -> InboxPage:
+    """These requests, the shortest time left first."""
+    found = queries.requests().filter(pk__in=requests).order_by("expires_at", "id")
     return InboxPage(_rows(found[:PAGE_SIZE], person))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from approvals.states import ApprovalState
 
@@ -26,6 +27,20 @@ def span(length: timedelta) -> str:
     return f"{seconds} s"
 
 
+def length(seconds: int) -> str:
+    """A time exactly, as a policy has it: `90 s`, `30 min`, `24 h`, `7 d`."""
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        # A single day reads better as 24 h.
+        if seconds and seconds % unit == 0 and (unit < _DAY or seconds > unit):
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def number(value: Decimal) -> str:
+    """A number with separators, and without the zeros behind the point that say nothing."""
+    return f"{value:,.10f}".rstrip("0").rstrip(".")
+
+
 def decided(state: ApprovalState, by: str, at: datetime, now: datetime, reason: str = "") -> str:
     """Who won, what, and when (case B11)."""
     said = f" Reason: {reason}" if reason else ""
@@ -41,6 +56,17 @@ def expired(at: datetime, now: datetime) -> str:
 
 def late(at: datetime, now: datetime) -> str:
     return f"{expired(at, now)} Your answer was noted as late; it does not count."
+
+
+def passed_on(at: datetime, now: datetime, to: str) -> str:
+    return (
+        f"Its time was over {span(now - at)} ago and nothing was run: the question goes to the "
+        f"group {to} now."
+    )
+
+
+def late_and_passed_on(at: datetime, now: datetime, to: str) -> str:
+    return f"{passed_on(at, now, to)} Your answer was noted as late; it does not count."
 
 
 def superseded(at: datetime, now: datetime, why: str) -> str:

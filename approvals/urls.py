@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.urls import path
 
-from approvals.views import detail, inbox
+from approvals.views import detail, inbox, policy
 
 app_name = "approvals"
 urlpatterns = [
     path("", inbox.inbox, name="inbox"),
     path("approvals/<uuid:approval_id>/", detail.approval_detail, name="approval-detail"),
     path("approvals/<uuid:approval_id>/decide", detail.decide, name="decide"),
+    path("policy/", policy.policy_page, name="policy"),
 ]

@@ -8,12 +8,14 @@ and key. Plain SQL for the reason given in ledger/walls.py.
 from __future__ import annotations
 
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
+from ledger.states import RecordState
 from ledger.walls_sql import REFUSED
 
 BOUND = (
     *("id", "step_id", "saga_id", "direction", "tool", "tool_version", "tool_digest"),
     *("args_text", "args_digest", "idempotency_key", "rule", "policy_digest", "needs"),
     *("lasts", "require_reason", "why", "expires_at", "created_at"),
+    *("escalate_to", "remind", "delay", "over_limits"),
 )
 
 _EDGES = ",\n        ".join(
@@ -32,7 +34,7 @@ CREATE OR REPLACE FUNCTION approvals_approval_transition() RETURNS trigger
 LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state <> '{ApprovalState.PENDING}' AND NOT ledger_is_returning(NEW.saga_id) THEN
+        IF NEW.state <> '{ApprovalState.PENDING}' THEN
             RAISE EXCEPTION 'a request cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -60,7 +62,8 @@ BEGIN
         RAISE EXCEPTION 'what request % asks is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
     IF (OLD.used_at IS NOT NULL AND NEW.used_at IS DISTINCT FROM OLD.used_at)
-        OR (OLD.yes_until IS NOT NULL AND NEW.yes_until IS DISTINCT FROM OLD.yes_until) THEN
+        OR (OLD.yes_until IS NOT NULL AND NEW.yes_until IS DISTINCT FROM OLD.yes_until)
+        OR (OLD.runs_from IS NOT NULL AND NEW.runs_from IS DISTINCT FROM OLD.runs_from) THEN
         RAISE EXCEPTION 'the yes of request % is written once', OLD.id
             USING ERRCODE = '{REFUSED}';
     END IF;
@@ -72,15 +75,7 @@ CREATE OR REPLACE TRIGGER approvals_approval_frozen BEFORE UPDATE ON approvals_a
 
 KEPT = f"""
 CREATE OR REPLACE FUNCTION approvals_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
-DECLARE gone jsonb;
 BEGIN
-    IF TG_OP = 'DELETE' THEN
-        gone := to_jsonb(OLD);
-        IF ledger_is_leaving(coalesce((gone ->> 'saga_id')::uuid, (SELECT saga_id
-            FROM approvals_approval WHERE id = (gone ->> 'approval_id')::uuid))) THEN
-            RETURN OLD;
-        END IF;
-    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -142,13 +137,13 @@ BEGIN
         CASE WHEN NEW.alternative = 0 THEN s.args_text
             ELSE s.alternatives -> (NEW.alternative - 1) ->> 'args_text' END
         INTO held, runs FROM ledger_step s WHERE s.id = NEW.step_id;
-    IF held IS NOT TRUE OR NEW.state <> 'started' AND ledger_is_returning(
-        (SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)) THEN
+    IF held IS NOT TRUE THEN
         RETURN NEW;
     END IF;
     UPDATE approvals_approval SET used_at = coalesce(used_at, clock_timestamp())
         WHERE step_id = NEW.step_id AND direction = NEW.direction
         AND state = '{ApprovalState.APPROVED}' AND yes_until > clock_timestamp()
+        AND runs_from <= clock_timestamp()
         AND idempotency_key = NEW.idempotency_key
         AND args_digest = encode(sha256(convert_to(runs, 'UTF8')), 'hex');
     IF NOT FOUND THEN
@@ -159,6 +154,41 @@ BEGIN
 END $wall$;
 CREATE OR REPLACE TRIGGER approvals_attempt_allowed BEFORE INSERT ON ledger_attempt
     FOR EACH ROW EXECUTE FUNCTION approvals_attempt_allowed();
+"""
+
+# What was taken of a limit is given back by one fact alone: the record of the run's key says that
+# it certainly had no effect. Unknown, executed, or nobody knows: it stays taken.
+GIVEN_BACK = f"""
+CREATE OR REPLACE FUNCTION approvals_limit_given_back() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    UPDATE approvals_reservation SET returned_at = clock_timestamp()
+        WHERE idempotency_key = NEW.key AND returned_at IS NULL;
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE TRIGGER approvals_limit_given_back AFTER UPDATE OF state
+    ON ledger_idempotencyrecord FOR EACH ROW
+    WHEN (NEW.state = '{RecordState.FAILED}' AND OLD.state <> '{RecordState.FAILED}')
+    EXECUTE FUNCTION approvals_limit_given_back();
+CREATE OR REPLACE FUNCTION approvals_reservation_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF (OLD.id, OLD.limit_name, OLD.share, OLD.step_id, OLD.idempotency_key, OLD.amount,
+            OLD.reserved_at) IS DISTINCT FROM
+        (NEW.id, NEW.limit_name, NEW.share, NEW.step_id, NEW.idempotency_key, NEW.amount,
+            NEW.reserved_at)
+        OR OLD.returned_at IS NOT NULL
+        OR NOT EXISTS (SELECT 1 FROM ledger_idempotencyrecord r
+            WHERE r.key = NEW.idempotency_key AND r.state = '{RecordState.FAILED}') THEN
+        RAISE EXCEPTION 'what run % took of a limit stays taken', OLD.idempotency_key
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER approvals_reservation_kept BEFORE UPDATE ON approvals_reservation
+    FOR EACH ROW EXECUTE FUNCTION approvals_reservation_kept();
+CREATE OR REPLACE TRIGGER approvals_reservation_no_delete BEFORE DELETE ON approvals_reservation
+    FOR EACH ROW EXECUTE FUNCTION approvals_kept();
+CREATE OR REPLACE TRIGGER approvals_reservation_no_truncate BEFORE TRUNCATE
+    ON approvals_reservation FOR EACH STATEMENT EXECUTE FUNCTION approvals_kept();
 """
 
 # A saga leaves with its requests (ledger/doors), and with none that still waits.
@@ -179,6 +209,8 @@ CREATE OR REPLACE TRIGGER approvals_nothing_open BEFORE INSERT ON ledger_tombsto
 INSTALL = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
 # On a table that came later than the rest: the migration of the doors adds it.
 DOOR = NOTHING_OPEN
+# So do reservations.
+LIMITS = GIVEN_BACK
 FUNCTIONS = (
     "approvals_approval_transition",
     "approvals_approval_frozen",
@@ -187,6 +219,9 @@ FUNCTIONS = (
     "approvals_step_stays_held",
     "approvals_attempt_allowed",
     "approvals_nothing_open",
+    "approvals_limit_given_back",
+    "approvals_reservation_kept",
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
+REMOVE_LIMITS = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS[-2:])

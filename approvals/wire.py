@@ -92,6 +92,34 @@ class ApprovalDocument(_Document):
     decided_at: datetime | None
 
 
+class ReasonDocument(_Document):
+    """What became of one rule."""
+
+    rule: str
+    verdict: Literal["allow", "ask", "deny"]
+    why: str
+    decides: bool
+
+
+class ExplanationDocument(_Document):
+    """The rules of the policy of now, up to the one that decides. `recorded` is what stands."""
+
+    policy: str = Field(description="The digest of the policy of now.")
+    is_recorded: bool = Field(description="Whether that is the policy under which it was asked.")
+    rules: list[ReasonDocument]
+
+
+class LimitDocument(_Document):
+    """One limit that is about this run, and how full it is now."""
+
+    name: str
+    says: str
+    used: float
+    would: float
+    max: float
+    is_over: bool
+
+
 class ApprovalInFull(ApprovalDocument):
     """The approval, and all else that a person should read before an answer."""
 
@@ -102,7 +130,15 @@ class ApprovalInFull(ApprovalDocument):
     reason: str = Field(description="Why, in the agent's words.")
     why: str = Field(description="Why the console asks, beyond the rule.")
     superseded_by: UUID | None
+    runs_from: datetime | None = Field(
+        description="Nothing runs before this, once approved: until then the yes can be taken back."
+    )
     used_at: datetime | None = Field(description="When the step was started under this yes.")
+    unroutable: str | None = Field(
+        description="Who is missing for it to be answered at all, or null."
+    )
+    explanation: ExplanationDocument
+    limits: list[LimitDocument] = Field(description="What this run would make of each limit.")
 
 
 class DecidedDocument(ApprovalDocument):

@@ -60,6 +60,32 @@ class Held:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """A yes stands, but it can still be taken back for this long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A forward run that a worker is about to start."""
+
+    step: UUID
+    tool: str
+    agent: str
+    args: Mapping[str, Any]
+    idempotency_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overrun:
+    """A run that would go over a limit: people are asked, or it is denied."""
+
+    kind: Literal["ask", "deny"]
+    why: str
+
+
 class Gate(Protocol):
     def judge(self, question: Question) -> Verdict:
         """Take the verdict. An error in a rule is `ask`, never `allow`."""
@@ -70,10 +96,16 @@ class Gate(Protocol):
         An older request of this step and direction is superseded.
         """
 
-    def recheck(self, held: Held) -> str:
+    def recheck(self, held: Held) -> str | NotYet:
         """At the claim: '' when a yes to exactly this stands, else the reason it does not.
 
         Uses the yes up for the forward run that starts with it.
+        """
+
+    def reserve(self, leaving: Sequence[Leaving]) -> Mapping[UUID, Overrun]:
+        """At the claim: take what these runs use of limits; those that a limit stops, by step.
+
+        What is stopped has taken nothing.
         """
 
     def close(self, steps: Iterable[UUID], why: str) -> None:

@@ -25,7 +25,8 @@ from ledger.drills import DrillHand
 from ledger.listening import LOST, drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
-from ledger.services.claiming import Assignment, claim
+from ledger.services.assignments import Assignment
+from ledger.services.claiming import claim
 from ledger.services.recording import Finished, record
 
 logger = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Entry, Step
 from ledger.services import claiming
+from ledger.services.assignments import Assignment
 from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
@@ -131,7 +132,7 @@ class Case:
         return requesting.ask(replace(held, **bound), verdict)
 
 
-def claim() -> list[claiming.Assignment]:
+def claim() -> list[Assignment]:
     """What a worker's shift would start now."""
     return claiming.claim(uuid4(), 16)
 

@@ -23,7 +23,8 @@ from ledger.models import Step
 from ledger.models.fields import uuid7
 from ledger.outcomes import Done, Failed, Outcome, Unknown
 from ledger.services import opening, proposing, tokens
-from ledger.services.claiming import Assignment, claim
+from ledger.services.assignments import Assignment
+from ledger.services.claiming import claim
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.recording import Finished, record
 from ledger.tools.installed import registry

@@ -142,6 +142,9 @@ def test_what_was_shown_cannot_be_changed(column: str) -> None:
     values = {
         "needs": '\'[{"group": "eve", "count": 1}]\'',
         "lasts": "interval '9 days'",
+        "delay": "interval '1 second'",
+        "remind": "interval '9 days'",
+        "over_limits": "'[\"all\"]'",
         "require_reason": "true",
         "created_at": "created_at - interval '1 second'",
         "expires_at": "expires_at + interval '1 day'",

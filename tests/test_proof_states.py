@@ -33,7 +33,7 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
     "ledger": walls.INSTALL + doors.INSTALL,
-    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR,
+    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR + approvals_walls.LIMITS,
 }
 INSTALLED = {
     "ledger": (
@@ -41,8 +41,8 @@ INSTALLED = {
         "d9e34ef784bee192be73d7e0867c0ca3dc9dc59fc40b2bfda7a0ce01070588e6",
     ),
     "approvals": (
-        "0003_the_door",
-        "c01a067fd83256cfe60fdc6bd83e5d45010c515635ac14e2b9123cb613626a0f",
+        "0004_policy_terms_and_limits",
+        "9785241d47e4ed1e4c7bdc7576bfd02471fe3f81dff5716e52cd2bea627d5921",
     ),
 }
 

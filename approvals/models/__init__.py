@@ -1,3 +1,4 @@
 from approvals.models.approval import Approval, Decision
+from approvals.models.reservation import Reservation
 
-__all__ = ["Approval", "Decision"]
+__all__ = ["Approval", "Decision", "Reservation"]

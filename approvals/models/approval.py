@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
@@ -18,7 +18,10 @@ class Approval(models.Model):
     Everything up to `created_at` is what people are shown and what their answer is bound to;
     the database freezes it (approvals/walls.py). `expires_at` is when the question ends and
     `yes_until` when a yes does: both `lasts` long. `ended_at` is when it came to the state it
-    is in. `used_at` is written by the database when an attempt starts under this yes.
+    is in. `runs_from` is when a yes can no longer be taken back by `delay` alone: nothing runs
+    before it. `over_limits` names the limits that a yes lets it pass; after `expires_at` the
+    group `escalate_to` is asked. `used_at` is written by the database when an attempt starts
+    under this yes.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -36,6 +39,10 @@ class Approval(models.Model):
     needs = models.JSONField()
     lasts = models.DurationField()
     require_reason = models.BooleanField(default=False)
+    escalate_to = models.CharField(max_length=150, default="", blank=True)
+    remind = models.DurationField(null=True, blank=True)
+    delay = models.DurationField(default=timedelta)
+    over_limits = models.JSONField(default=list, blank=True)
     why = models.TextField(default="", blank=True)
     expires_at = models.DateTimeField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -44,7 +51,10 @@ class Approval(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
     ended_why = models.TextField(default="", blank=True)
     yes_until = models.DateTimeField(null=True, blank=True)
+    runs_from = models.DateTimeField(null=True, blank=True)
     used_at = models.DateTimeField(null=True, blank=True)
+    remind_at = models.DateTimeField(null=True, blank=True)
+    reminders = models.PositiveIntegerField(default=0)
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="supersedes"
     )
@@ -64,7 +74,11 @@ class Approval(models.Model):
             ),
             models.CheckConstraint(
                 condition=~Q(state="approved")
-                | Q(yes_until__isnull=False, decided_at__isnull=False),
+                | Q(
+                    yes_until__isnull=False,
+                    decided_at__isnull=False,
+                    runs_from__gte=models.F("decided_at"),
+                ),
                 name="approvals_yes_ends",
             ),
             models.CheckConstraint(
@@ -82,6 +96,9 @@ class Approval(models.Model):
             models.Index(fields=["step", "direction", "-id"], name="approvals_of_step"),
             models.Index(fields=["state", "-id"], name="approvals_by_state"),
             models.Index(fields=["expires_at"], condition=Q(state="pending"), name="approvals_due"),
+            models.Index(
+                fields=["remind_at"], condition=Q(state="pending"), name="approvals_to_remind"
+            ),
         ]
 
     def __str__(self) -> str:

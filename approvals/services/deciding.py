@@ -33,7 +33,9 @@ DECIDE = """
 UPDATE approvals_approval SET state = %(state)s::text,
     decided_at = CASE WHEN %(state)s::text = 'pending' THEN NULL ELSE c.now END,
     ended_at = CASE WHEN %(state)s::text = 'pending' THEN NULL ELSE c.now END,
-    yes_until = CASE WHEN %(state)s::text = 'approved' THEN c.now + lasts ELSE yes_until END
+    runs_from = CASE WHEN %(state)s::text = 'approved' THEN c.now + delay ELSE runs_from END,
+    yes_until = CASE WHEN %(state)s::text = 'approved' THEN c.now + delay + lasts
+        ELSE yes_until END
 FROM (SELECT clock_timestamp() AS now) c
 WHERE id = %(id)s AND args_digest = %(digest)s AND (
     state = 'pending' AND expires_at > c.now
@@ -219,7 +221,12 @@ def _follow_up(click: Click, request: Approval, decision: Decision, state: Appro
         case ApprovalState.APPROVED:
             # Until when it may run: the ledger alone must be able to tell a run in time.
             told["yes_until"] = stamp(request.yes_until)
-            gating.release(request.step_id, request.direction, actor=actor, payload=told)
+            delay_s = request.delay.total_seconds()
+            if delay_s:
+                told["delay_s"] = delay_s
+            gating.release(
+                request.step_id, request.direction, actor=actor, payload=told, delay_s=delay_s
+            )
         case ApprovalState.REJECTED:
             gating.refuse(
                 request.step_id, request.direction, why="rejected", actor=actor, payload=told

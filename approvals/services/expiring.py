@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db import DatabaseError
 
+from approvals.services.escalating import escalate, remind
 from approvals.services.locking import lock_saga_of
 from ledger import storage
 from ledger.services import gating
@@ -21,9 +22,10 @@ DUE = """
 SELECT id FROM approvals_approval WHERE state = 'pending' AND expires_at <= clock_timestamp()
 ORDER BY expires_at LIMIT %s
 """
+# Whose time is over and who has nobody to be passed on to: an escalation is a question anew.
 EXPIRE = """
 UPDATE approvals_approval SET state = 'expired', ended_at = clock_timestamp()
-WHERE id = %s AND state = 'pending' AND expires_at <= clock_timestamp()
+WHERE id = %s AND state = 'pending' AND expires_at <= clock_timestamp() AND escalate_to = ''
 RETURNING id, step_id, direction, args_digest, policy_digest, rule
 """
 CANCEL = """
@@ -34,8 +36,8 @@ WHERE id = %s AND state = 'pending'
 
 
 def sweep() -> int:
-    """End what is due; how many requests it ended. Safe in any number of processes at once."""
-    return sum(_alone(row.id) for row in storage.rows(DUE, [BATCH]))
+    """End, pass on and remind of what is due; how many. Safe in any number of processes."""
+    return sum(_alone(row.id) for row in storage.rows(DUE, [BATCH])) + remind()
 
 
 def _alone(request: UUID) -> bool:
@@ -57,10 +59,12 @@ def _end(request: UUID) -> bool:
 
 
 def expire(request: UUID) -> bool:
-    """End one request whose time is over; False when there was nothing to end.
+    """End one request whose time is over, or pass it on; False when there was nothing to do.
 
     Joins the caller's transaction, which holds the saga's lock. Raises Superseded.
     """
+    if escalate(request):
+        return True
     found = storage.row(EXPIRE, [request])
     if found is None:
         return False

@@ -62,8 +62,11 @@ def _late(request: Approval, answer: Answer, args_digest: str, actor: str) -> Ap
             "expired_at": request.expires_at.isoformat(),
         },
     )
+    to = request.escalate_to
     return ApprovalExpired(
-        sentences.late(request.expires_at, request.now),
+        sentences.late_and_passed_on(request.expires_at, request.now, to)
+        if to
+        else sentences.late(request.expires_at, request.now),
         expired_at=request.expires_at.isoformat(),
     )
 

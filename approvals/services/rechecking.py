@@ -7,13 +7,14 @@ from approvals.models import Approval
 from approvals.policy import current
 from approvals.queries import CLOCK
 from approvals.states import ApprovalState
-from ledger.gate import Held
+from ledger.gate import Held, NotYet
 from ledger.states import Direction
 
 
-def recheck(held: Held) -> str:
+def recheck(held: Held) -> str | NotYet:
     """'' when it may run now; else the reason, which the next request shows.
 
+    NotYet while the yes can still be taken back.
     An undo about which nobody was ever asked may run. The yes is used up by the database,
     when the attempt is written (approvals/walls.py): a claim that comes to nothing costs no yes.
     """
@@ -32,6 +33,8 @@ def recheck(held: Held) -> str:
         return f"The last request about it is {request.state}."
     if changed := _differences(held, request):
         return f"Since the yes, {' and '.join(changed)} changed."
+    if request.runs_from is not None and request.runs_from > request.now:
+        return NotYet((request.runs_from - request.now).total_seconds())
     if request.yes_until is None or request.yes_until <= request.now:
         return "The yes was not used in time."
     if not rights.is_enough(request, rights.counted_yes(request)):

@@ -46,6 +46,7 @@ def _places(request: Any) -> list[Place]:
         Place("ledger:saga-list", "Sagas", "nav-sagas"),
         Place("ledger:tools", "Tools", "nav-tools", begins_group=True),
         Place("ledger:agents", "Agents", "nav-agents"),
+        Place("approvals:policy", "Policy", "nav-policy"),
         Place("ledger:operations", "Operations", "nav-operations", begins_group=True),
         Place("ledger:ledger", "Ledger", "nav-ledger"),
     ]

@@ -9,7 +9,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from approvals import queries_pages
+from approvals import policy, queries_pages, queries_policy
 from approvals.queries_pages import RequestRow
 from approvals.services import deciding
 from approvals.states import Answer
@@ -88,10 +88,13 @@ def _page(
     request: HttpRequest, row: RequestRow, *, refusal: SagaError | None = None
 ) -> HttpResponse:
     saga = row.approval.saga
-    mark = live.mark_of([row.state, len(row.answers), row.step.state, row.step.attempts])
+    mark = live.mark_of(
+        [row.state, len(row.answers), row.step.state, row.step.attempts, row.is_delayed]
+    )
     if live.has_seen(request, mark):
         return live.unchanged()
     steps = outcomes.steps_on_no(row, pages_timeline.brief(saga), _correctable())
+    reasons, uses = queries_policy.explained(row.approval)
     context: dict[str, Any] = {
         "row": row,
         "step": row.step,
@@ -105,6 +108,10 @@ def _page(
         "needs": queries_pages.still_needed(row),
         "outcome": outcomes.banner(row),
         "target": _target(row),
+        "reasons": reasons,
+        "uses": uses if row.is_open else [],
+        "policy_is_now": row.approval.policy_digest == policy.current().digest,
+        "unroutable": queries_policy.why_unroutable(row.approval) if row.is_open else "",
         "needs_understanding": _needs_understanding(row),
         "folded": folded_paths(row.args),
         "can_ask_for_change": row.approval.direction == Direction.FORWARD,

@@ -42,6 +42,11 @@ def judge_variant(
     )
 
 
+def denial(verdict: Verdict) -> str:
+    """Why a step that the policy denies does not run."""
+    return f"The rule {verdict.rule!r} of the policy denies it."
+
+
 def ask(
     unit: Unit,
     saga: SagaRow,

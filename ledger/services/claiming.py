@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -16,10 +15,12 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from ledger import keys, storage
-from ledger.gate import gate
+from ledger.gate import NotYet, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
-from ledger.services.asking import ask, held, judge, key_for
+from ledger.services.asking import held, key_for
+from ledger.services.assignments import Assignment
+from ledger.services.holding import hold_again, within_limits
 from ledger.services.looking import look_at_evidence
 from ledger.services.reconciling import has_open_doubt, hold_for_operator
 from ledger.services.tooling import Parked, tool_to_run
@@ -28,25 +29,10 @@ from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
 from ledger.walls_sql import SPENT
 
+__all__ = ["Assignment", "claim"]
+
 # A parked message is looked at again after this long: another worker may have the tool.
 PARKED_AGAIN_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One call that this worker may make now. `attempt` is None for a look (a probe)."""
-
-    message: int
-    attempt: UUID | None
-    token: UUID
-    saga: UUID
-    step: UUID
-    direction: Direction
-    round: int
-    negatives: int
-    lease_s: float
-    tool: Tool
-    call: Call
 
 
 def claim(shift: UUID, room: int) -> list[Assignment]:
@@ -70,6 +56,7 @@ def _claim(shift: UUID, room: int, *, looks_for_spent: bool = False) -> list[Ass
     ready = _with_resources(unit, ready)
     if looks_for_spent:
         ready = _without_spent(unit, ready)
+    ready = within_limits(unit, ready)
     _start(unit, shift, ready)
     unit.flush(last=True)
     return ready
@@ -142,8 +129,10 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     direction = Direction(message.direction)
     if direction == Direction.FORWARD and step.variant.verdict != "ask":
         return True
-    bound = held(saga, step, direction)
-    why = gate().recheck(bound)
+    why = gate().recheck(held(saga, step, direction))
+    if isinstance(why, NotYet):
+        storage.execute(sql.PUT_OFF, [why.seconds, message.message])
+        return False
     if not why:
         return True
     storage.execute(sql.VOID, [message.message])
@@ -152,10 +141,7 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
         unit.move(step, StepState.STUCK, "step.stuck", direction=direction.value, error=why)
         hold_for_operator(unit, saga, step, f"It was to be sent again, to find out, but: {why}")
         return False
-    verdict = judge(saga, step, direction, must_ask=why)
-    if direction == Direction.FORWARD:
-        unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
-    ask(unit, saga, step, direction, verdict, why=why)
+    hold_again(unit, saga, step, direction, why)
     return False
 
 

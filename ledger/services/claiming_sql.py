@@ -45,6 +45,12 @@ UPDATE ledger_outboxmessage SET due_at = clock_timestamp() + %s * interval '1 se
 WHERE id = %s
 """
 
+# Not yet: nothing is wrong with it, so nobody needs to see it.
+PUT_OFF = """
+UPDATE ledger_outboxmessage SET due_at = clock_timestamp() + %s * interval '1 second'
+WHERE id = %s
+"""
+
 # Sorted by resource, so that two claims wait for each other in one order only.
 HOLD = """
 INSERT INTO ledger_resourcehold (resource, step_id, since)

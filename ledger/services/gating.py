@@ -6,30 +6,35 @@ from typing import Any
 from uuid import UUID
 
 from ledger import storage
+from ledger.gate import Verdict
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
 from ledger.services.answering import still_blocks
+from ledger.services.asking import ask
 from ledger.services.settling import go_on, turn_back
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, SagaState, StepState
 
 
-def release(step_id: UUID, direction: str, *, actor: str, payload: dict[str, Any]) -> None:
+def release(
+    step_id: UUID, direction: str, *, actor: str, payload: dict[str, Any], delay_s: float = 0.0
+) -> None:
     """A yes: the step may run when its turn comes, and gets its outbox message now.
 
-    Raises Superseded when the step no longer waits for this answer.
+    Not before `delay_s` seconds have passed, in which the yes can be taken back. Raises
+    Superseded when the step no longer waits for this answer.
     """
     unit, saga, step = _locked(step_id, actor)
     unit.entry(saga, "approval.approved", step, direction=direction, **payload)
     if direction != Direction.FORWARD:
         _expect(step, StepState.COMPENSATING)
-        unit.send(step, "run", direction)
+        unit.send(step, "run", direction, delay_s=delay_s)
     else:
         _expect(step, StepState.AWAITING_APPROVAL)
         if _is_blocked(unit, step):
             unit.move(step, StepState.WAITING, "step.waiting")
         else:
-            forward.queue(unit, step, "step.queued")
+            forward.queue(unit, step, "step.queued", delay_s=delay_s)
     unit.flush()
 
 
@@ -83,6 +88,18 @@ def ask_for_change(step_id: UUID, *, text: str, actor: str, payload: dict[str, A
     unit.move(step, StepState.CHANGE_REQUESTED, "step.change_requested", text=text)
     if saga.state == SagaState.RUNNING:
         unit.move_saga(saga, SagaState.PAUSED, "saga.paused", why="a change was asked for")
+    unit.flush()
+
+
+def ask_others(step_id: UUID, direction: str, verdict: Verdict, *, why: str, actor: str) -> None:
+    """Put the same question to others: what would run, and the step, stay as they are.
+
+    Raises Superseded when the step no longer waits for this answer.
+    """
+    unit, saga, step = _locked(step_id, actor)
+    forward_ = direction == Direction.FORWARD
+    _expect(step, StepState.AWAITING_APPROVAL if forward_ else StepState.COMPENSATING)
+    ask(unit, saga, step, Direction(direction), verdict, why=why)
     unit.flush()
 
 

@@ -18,7 +18,7 @@ from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
 from ledger.services import remembering
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
-from ledger.services.asking import ask, judge_variant
+from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.backward import begin
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proposals import Answer, Proposal
@@ -257,6 +257,4 @@ def _first_state(verdict: Verdict, previous: Any | None) -> StepState:
 
 
 def _denial(verdict: Verdict) -> str:
-    return json.dumps(
-        {"code": "denied", "detail": f"The rule {verdict.rule!r} of the policy denies it."}
-    )
+    return json.dumps({"code": "denied", "detail": denial(verdict)})

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
+from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
-from ledger.services.claiming import Assignment
 from ledger.services.evidence import heed, is_about, late_done
 from ledger.services.looking import is_open, weigh
 from ledger.services.reconciling import has_open_doubt

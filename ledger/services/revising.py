@@ -7,8 +7,9 @@ from typing import Any
 from ledger import errors, storage
 from ledger.rows import SagaRow
 from ledger.services import revising_sql as sql
-from ledger.services.asking import ask, judge
+from ledger.services.asking import ask, denial, judge
 from ledger.services.forward import resume
+from ledger.services.holding import refuse
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
 from ledger.services.unit import Superseded, Unit
@@ -48,5 +49,8 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
         rule=verdict.rule,
     )
     resume(unit, saga)
+    if verdict.kind == "deny":
+        refuse(unit, saga, step, "denied", denial(verdict))
+        return Answer("accepted", step.id)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
     return Answer("accepted", step.id)

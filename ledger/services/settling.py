@@ -22,7 +22,7 @@ from ledger.rulings import (
     rule_forward,
 )
 from ledger.services import forward
-from ledger.services.asking import ask, judge, key_for
+from ledger.services.asking import ask, denial, judge, key_for
 from ledger.services.backward import advance, begin
 from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER, TWIN
 from ledger.services.reconciling import hold_for_operator, plan
@@ -168,8 +168,11 @@ def _try_again(
 
 
 def ask_again(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
-    """Put a forward run to people anew."""
+    """Put a forward run to people anew; a policy that now denies it ends it."""
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
+    if verdict.kind == "deny":
+        fail(unit, saga, step, f"{why} {denial(verdict)}")
+        return
     unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
 
@@ -198,6 +201,10 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         return
     why = f"The choice before it failed: {error}"
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
+    if verdict.kind == "deny":
+        more = step.alternative < len(step.alternatives)
+        (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denial(verdict)}")
+        return
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,9 +19,14 @@ class Lines:
     def __init__(self, text: str) -> None:
         self._lines: dict[Path, int] = {(): 1}
         table: Path = ()
+        members: Counter[Path] = Counter()
         for number, statement in _statements(text):
             if header := _header_path(statement):
                 table = header
+                self._lines.setdefault(header, number)
+                if statement.lstrip().startswith("[["):
+                    table = (*header, members[header])
+                    members[header] += 1
                 self._lines.setdefault(table, number)
                 continue
             for path, at in _keys(statement, number):

@@ -1,0 +1,26 @@
+"""What a claim hands to a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from ledger.states import Direction
+from ledger.tools.contract import Call, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One call that this worker may make now. `attempt` is None for a look (a probe)."""
+
+    message: int
+    attempt: UUID | None
+    token: UUID
+    saga: UUID
+    step: UUID
+    direction: Direction
+    round: int
+    negatives: int
+    lease_s: float
+    tool: Tool
+    call: Call
