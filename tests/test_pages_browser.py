@@ -108,7 +108,7 @@ def test_a_poll_leaves_an_answer_that_is_being_written_alone(stage, seated, live
     stage.unknown_refund()
     seated.goto(live_server.url + reverse("ledger:attention"))
     seated.locator("summary", has_text="It happened").click()
-    seated.get_by_label("How do you know?").fill("I looked at the bank and")
+    seated.locator("textarea[name=reason]:visible").fill("I looked at the bank and")
     stage.unknown_refund("refund-8791")
     seated.wait_for_timeout(4_500)
     written = seated.locator("textarea:focus")
