@@ -12,6 +12,7 @@ from django.shortcuts import render
 from ledger.queries import archived, pages_operations, pages_sagas
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
+from ledger.views.people import right_to_operate
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,5 +106,6 @@ def ledger(request: HttpRequest) -> HttpResponse:
         "checkpoints": pages_operations.checkpoints(),
         "heads": pages_operations.chain_heads(),
         "exports": archived.exports(),
+        **right_to_operate(request),
     }
     return render(request, "ledger/ledger.html", context)
