@@ -13,6 +13,8 @@ TESTS = Path(__file__).parent
 CASES = (
     *("A9", "C20", "C79", "C80", "C81", "C82", "C86", "C89", "C90", "C91", "C92", "C93"),
     *("C94", "C95", "C98", "C100", "C101", "C103", "H1", "H3", "H5", "H8", "H9"),
+    # Retention and versions.
+    *("P24", "C111", "C113"),
 )
 # The rows of the table of measured JSON vectors.
 VECTORS = (

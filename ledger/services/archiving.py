@@ -27,7 +27,7 @@ from ledger.models.fields import uuid7
 from ledger.services.checkpoints import anchor
 from ledger.services.exporting import saga_lines
 from ledger.services.verifying_exports import saga_lines_faults
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 
 logger = logging.getLogger(__name__)
 Say = Callable[[str], Any]

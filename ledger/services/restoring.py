@@ -21,7 +21,7 @@ from ledger.models.fields import uuid7
 from ledger.services.exporting import insert_rows
 from ledger.services.verifying import verify_saga
 from ledger.services.verifying_exports import saga_lines_faults
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 
 ACTOR = "command:restore"
 
