@@ -112,7 +112,7 @@ def _replay(replay: Replay, entry: Any) -> None:
     if entry.kind == "step.proposed" and entry.step_id in replay.steps:
         replay.proposed_twice[entry.step_id] = entry.seq
     replay.steps[entry.step_id] = entry.state
-    if entry.kind in {"step.proposed", "step.revised"}:
+    if entry.kind in {"step.proposed", "step.revised"} and not payload.get("alternative"):
         replay.digests[entry.step_id] = payload["args_digest"]
         replay.proposed_at[entry.step_id] = entry.seq
     if entry.kind == "step.committed":

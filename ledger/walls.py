@@ -8,10 +8,12 @@ tests/test_proof_states.py proves that a database holds exactly this text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from ledger.landing import landing
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_TRANSITIONS,
@@ -34,7 +36,7 @@ STEP_IDENTITY = (
 )
 STEP_ARGS = (
     *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
-    *("idempotency_key", "resource", "alternatives"),
+    *("idempotency_key", "resource", "alternatives", "former"),
 )
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
@@ -231,24 +233,11 @@ INSTALL = (
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
+    + landing(REFUSED)
     + WAKE
     + EXPECT
 )
 
-FUNCTIONS = (
-    "ledger_saga_transition",
-    "ledger_step_transition",
-    "ledger_record_transition",
-    "ledger_append_only",
-    "ledger_kept",
-    "ledger_entry_chain",
-    "ledger_step_frozen",
-    "ledger_record_frozen",
-    "ledger_step_told",
-    "ledger_saga_told",
-    "ledger_outbox_wake",
-    "ledger_step_wake",
-    "ledger_expect",
-)
+FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL))
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)

@@ -17,7 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg.types.json import Jsonb
 
 from approvals import walls as approvals_walls
-from ledger import doors, walls
+from ledger import doors, drill_walls, walls
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_ENDED,
@@ -37,14 +37,20 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0004_tombstones",
-        "6823e721bf653fe041472810938175abea5f1b01241c7b5d9cdffd21b1840a4e",
+        "0007_tombstones",
+        "501fda9260471aa5f1fe8d5a86f14edbec09622e98117e2a14f3e0ca9f7b80d0",
     ),
     "approvals": (
         "0003_the_door",
         "c01a067fd83256cfe60fdc6bd83e5d45010c515635ac14e2b9123cb613626a0f",
     ),
 }
+
+# The walls of drills came later, and stand apart.
+DRILLS_INSTALLED = (
+    "0005_drills",
+    "1e3f1307c03df264cce1f30825f42dfec491f925d0cc81a9f606e26ba7089e15",
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,12 @@ def test_the_database_lets_a_row_begin_only_where_it_may(
 
 def definitions() -> dict[str, str]:
     """Every function and trigger of ours in this database, as Postgres itself writes it."""
-    names = [*walls.FUNCTIONS, *doors.FUNCTIONS, *approvals_walls.FUNCTIONS]
+    names = [
+        *walls.FUNCTIONS,
+        *doors.FUNCTIONS,
+        *drill_walls.FUNCTIONS,
+        *approvals_walls.FUNCTIONS,
+    ]
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE proname = ANY(%s) "
@@ -173,13 +184,18 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
     """Functions and triggers, from an empty slate: nothing more, nothing less."""
     migrated = definitions()
     with connection.cursor() as cursor:
-        for remove in (approvals_walls.REMOVE, doors.REMOVE, walls.REMOVE):
+        for remove in (approvals_walls.REMOVE, doors.REMOVE, drill_walls.REMOVE, walls.REMOVE):
             cursor.execute(remove)
         assert definitions() == {}
-        for install in WALLS.values():
+        for install in (*WALLS.values(), drill_walls.INSTALL):
             cursor.execute(install)
     assert definitions() == migrated
     assert len(migrated) > len(walls.FUNCTIONS) + len(approvals_walls.FUNCTIONS)
+
+
+def test_a_changed_wall_of_drills_comes_with_a_migration() -> None:
+    digest = hashlib.sha256(drill_walls.INSTALL.encode()).hexdigest()
+    assert ("0005_drills", digest) == DRILLS_INSTALLED
 
 
 @pytest.mark.parametrize("app", WALLS)

@@ -6,6 +6,6 @@ from approvals import walls
 
 
 class Migration(migrations.Migration):
-    dependencies = [("approvals", "0002_walls"), ("ledger", "0004_tombstones")]
+    dependencies = [("approvals", "0002_walls"), ("ledger", "0007_tombstones")]
 
     operations = [migrations.RunSQL(walls.INSTALL + walls.DOOR, migrations.RunSQL.noop)]

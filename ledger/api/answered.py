@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ledger.actions import Action, Trouble
 from ledger.errors import SagaError
 from ledger.states import BlastRadius, SagaState, StepState, Tier
 
@@ -89,6 +90,53 @@ class SagaDocument(Answered):
     archived: ArchivedNote | None = Field(
         default=None, description="Only there when the saga is archived."
     )
+
+
+class ActionDocument(Answered):
+    """One act that an operator may do now."""
+
+    action: Action
+    label: str
+    does: str
+    does_not: str
+    method: str = Field(description="The call that does it, and its body's fixed members.")
+    path: str
+    body: dict[str, Any]
+
+
+class ConfirmsDocument(Answered):
+    """The code that a confirmation is for."""
+
+    tool: str
+    recorded_version: str
+    recorded_digest: str
+    version: str
+    tool_digest: str
+
+
+class AnswerDocument(Answered):
+    """What an operator said about a step."""
+
+    answer: str | None
+    by: str
+    at: datetime
+    reason: str
+    entry: int
+    kind: str
+
+
+class ActionsDocument(Answered):
+    """What an operator may do about a step now."""
+
+    step: UUID
+    state: StepState
+    trouble: Trouble | None = Field(description="Why it does not go on by itself; null: it does.")
+    why: str
+    direction: str
+    question: str = Field(description="Send it with the act, so that it counts for this only.")
+    actions: list[ActionDocument]
+    confirms: ConfirmsDocument | None
+    answers: list[AnswerDocument] = Field(description="What operators said so far, newest first.")
 
 
 class EntryDocument(Answered):

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query, Router
 
+from ledger import faultpoints
 from ledger.api import access, replies, waiting
 from ledger.api.answered import EntryPage, SagaDocument, SagaPage
 from ledger.api.asked import Because, NewSaga, Nothing
@@ -46,6 +47,7 @@ def open_saga(request: HttpRequest) -> HttpResponse:
     asked = read(request, NewSaga)
     preference = parse(request.META.get("HTTP_PREFER", ""))
     opened = opening.open_saga(_opening(asked), bearer=bearer)
+    faultpoints.reached("P3")
     waited: dict[str, str] = {}
     if asked.steps and preference.wait_s:
         with waiting.seat(preference, opened.saga) as watch:

@@ -1,4 +1,5 @@
 from ledger.models.attempt import Attempt, EffectClaim, IdempotencyRecord, ResourceHold
+from ledger.models.drill import Drill, DrillLeg
 from ledger.models.entry import Checkpoint, CheckpointHead, Entry
 from ledger.models.identity import Agent, Token
 from ledger.models.outbox import OutboxMessage, Shift
@@ -18,6 +19,8 @@ __all__ = [
     "Checkpoint",
     "CheckpointHead",
     "ClaimTombstone",
+    "Drill",
+    "DrillLeg",
     "EffectClaim",
     "Entry",
     "Export",

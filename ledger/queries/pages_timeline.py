@@ -41,6 +41,21 @@ class StepRow:
     def asked(self) -> int:
         return self.replays + 1
 
+    @property
+    def args_text(self) -> str:
+        """What runs: of an alternative, once that has been taken."""
+        if not self.step.alternative:
+            return self.step.args_text
+        taken: str = self.step.alternatives[self.step.alternative - 1]["args_text"]
+        return taken
+
+    @property
+    def tool(self) -> str:
+        if not self.step.alternative:
+            return self.step.tool
+        taken: str = self.step.alternatives[self.step.alternative - 1]["tool"]
+        return taken
+
 
 @dataclass(frozen=True, slots=True)
 class Deduplicated:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ledger import errors, storage
+from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.rows import SagaRow
 from ledger.services import remembering
 from ledger.services.backward import begin
 from ledger.services.forward import complete_when_done
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, STEP_IN_DOUBT, SagaState, Tier
 
@@ -60,12 +61,14 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
             state=saga.state,
         )
     begin(unit, saga, reason or "the agent aborted it")
+    faultpoints.reached("P18")
     unit.flush()
 
 
 def _pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
     steps = unit.read_saga_steps(saga)
-    return any(s.tier == Tier.PIVOT and s.state in STEP_IN_DOUBT for s in steps)
+    in_doubt = [s for s in steps if s.state in STEP_IN_DOUBT or has_open_doubt(s)]
+    return any(step.tier == Tier.PIVOT for step in in_doubt)
 
 
 def _locked(saga_id: UUID, bearer: Bearer) -> tuple[Unit, SagaRow | None]:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from ledger import errors, keys, storage
+from ledger import errors, faultpoints, keys, storage
 from ledger.bearer import Bearer
 from ledger.models.fields import uuid7
 from ledger.services import remembering
@@ -65,6 +65,7 @@ def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
     for proposal in opening.steps:
         answers.append(propose_in(unit, saga, prepare(saga_id, proposal, bearer=bearer)))
         unit.flush()
+    faultpoints.reached("P1")
     unit.flush()
     return Opened(saga_id, True, tuple(answers))
 

@@ -3,6 +3,14 @@
 _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args_text, s.error,
     s.position, s.effect_key"""
 
+# A step whose first choice is another, and that runs this as its alternative, or would have run
+# it before it was edited. The partial index is empty for most sagas.
+_OTHER_VERSION = """(s.alternative > 0 OR s.revision > 1)
+    AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+    AND (s.alternative > 0 AND s.alternatives -> (s.alternative - 1) @> jsonb_build_object(
+            'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)
+        OR s.former @> jsonb_build_array(jsonb_build_object(
+            'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)))"""
 # The same of a step that is archived: its args are gone.
 _ARCHIVED = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, NULL::text, s.error,
     s.position, c.key"""
@@ -36,6 +44,10 @@ UNION ALL
         AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
     ORDER BY s.position LIMIT 1)
 UNION ALL
+(SELECT 'version', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION}
+    ORDER BY s.position LIMIT 1)
+UNION ALL
 (SELECT 'rejected', {_COLUMNS} FROM ledger_step s
     WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
         AND s.state = 'rejected' AND s.error ->> 'code' = 'rejected'
@@ -46,11 +58,16 @@ SELECT 'previous', {_COLUMNS} FROM ledger_step s
         AND s.position = (SELECT step_count FROM ledger_saga WHERE id = %(saga)s::uuid)
 """  # noqa: S608 - the columns are ours
 
-TWIN = """
-SELECT step_id, state FROM ledger_step WHERE saga_id = %s AND tool = %s AND fingerprint = %s
-    AND state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+TWIN = f"""
+(SELECT s.step_id, s.state, s.position FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
+        AND s.step_id <> %(step_id)s
+        AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated'))
+UNION ALL
+(SELECT s.step_id, s.state, s.position FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION})
 ORDER BY position LIMIT 1
-"""
+"""  # noqa: S608
 
 # Waits for a claim that is being committed right now, and then inserts nothing.
 CLAIM_EFFECT = """

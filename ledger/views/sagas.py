@@ -13,6 +13,7 @@ from ledger.queries import archived, pages_sagas, pages_timeline
 from ledger.states import SagaState
 from ledger.templatetags.console import ATTEMPT_TONE, measured
 from ledger.views import live
+from ledger.views.acts import remedies_for
 from ledger.views.archives import archived_saga
 from ledger.views.axis import Axis, Bar, Stretch, paced
 from ledger.views.headline import headline
@@ -75,17 +76,20 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
     entries, older = pages_timeline.entries(
         saga, before=_number(request.GET.get("before", "")), step_id=step_id
     )
+    right = right_to_operate(request)
     context = {
+        **right,
         "saga": saga,
         "timeline": timeline,
         "headline": headline(timeline),
-        "steps": _with_bars(timeline),
+        "steps": _with_bars(timeline, right["can_operate"]),
         "entries": paced(entries),
         "only_step": step_id,
         "older": _query(request, before=str(older)) if older else "",
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "more_steps": _query(request, after=str(timeline.more_after)),
         "poll_url": _query(request),
+        "next": request.path + _query(request),
         "residue_told": pages_timeline.residue_told(saga),
         "took": measured((saga.ended_at or timezone.now()) - saga.created_at),
         **right_to_operate(request),
@@ -94,7 +98,7 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
     return live.page_or_part(request, "ledger/saga_detail.html", "live", context, ended=ended)
 
 
-def _with_bars(timeline: pages_timeline.Timeline) -> list[Mapping[str, Any]]:
+def _with_bars(timeline: pages_timeline.Timeline, can_operate: bool) -> list[Mapping[str, Any]]:
     now = timezone.now()
     stretches = {
         attempt.pk: Stretch(attempt.started_at, attempt.ended_at or now)
@@ -102,11 +106,13 @@ def _with_bars(timeline: pages_timeline.Timeline) -> list[Mapping[str, Any]]:
         for attempt in row.tries
     }
     axis = Axis(stretches.values())
+    remedies = remedies_for(row.step.pk for row in timeline.rows) if can_operate else {}
     return [
         {
             "row": row,
             "bars": [_bar(axis, attempt, stretches[attempt.pk]) for attempt in row.tries],
             "took": _took(row, now),
+            "remedy": remedies.get(row.step.pk),
         }
         for row in timeline.rows
     ]

@@ -10,7 +10,7 @@ from ledger import doors, walls
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0003_statements_travel_together'),
+        ('ledger', '0006_operators_answers'),
     ]
 
     operations = [
