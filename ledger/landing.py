@@ -19,7 +19,10 @@ BEGIN
     IF NOT (CASE WHEN NEW.direction = '{Direction.FORWARD}'
             THEN now_is = '{StepState.QUEUED}' AND NEW.fence > fence_is
                 OR now_is = '{StepState.EXECUTING}' AND NEW.fence = fence_is
-            ELSE now_is = '{StepState.COMPENSATING}' AND NEW.fence >= fence_is END) THEN
+            ELSE now_is = '{StepState.COMPENSATING}' AND NEW.fence >= fence_is END)
+        -- One that ended long ago, of a saga that comes back from an export (ledger/doors).
+        AND NOT (NEW.state <> 'started' AND ledger_is_returning(
+            (SELECT saga_id FROM ledger_step WHERE id = NEW.step_id))) THEN
         RAISE EXCEPTION 'no % attempt % can land: step % is % at fence %',
             NEW.direction, NEW.fence, NEW.step_id, now_is, fence_is USING ERRCODE = '{refused}';
     END IF;

@@ -22,6 +22,7 @@ from django.test import override_settings
 from approvals.models import Approval
 from approvals.services import deciding
 from ledger import outbox
+from ledger.actions import Action
 from ledger.bearer import Bearer
 from ledger.errors import SagaError
 from ledger.models import Attempt, OutboxMessage, Saga, Step
@@ -31,6 +32,7 @@ from ledger.services.acknowledging import acknowledge_residue
 from ledger.services.archiving import Wish, archive
 from ledger.services.checkpoints import anchor
 from ledger.services.claiming import Assignment, claim
+from ledger.services.operating import Pressed
 from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.recording import Finished, record
 from ledger.services.restoring import restore_file
@@ -246,6 +248,30 @@ def answered(play: Play) -> None:
     play.committed(saga, "one")
 
 
+def skipped(play: Play) -> None:
+    """An undo that an operator gave up, and a second word on it that came too late."""
+    saga = stuck(play, "skipped")
+    step = Step.objects.get(saga_id=saga, state="stuck")
+    operating.press(step.pk, Pressed(Action.SKIP, "Leave it.", play.olivia.actor))
+    work_saga(saga, "compensated")
+    with suppress(SagaError):
+        operating.press(step.pk, Pressed(Action.HAPPENED, "It is gone.", play.omar.actor))
+    acknowledge_residue(saga, reason="Paid by hand.", actor=play.olivia.actor)
+
+
+def contradicted(play: Play) -> None:
+    """A person said that it had not happened, and then the worker said that it had."""
+    saga = play.open("contradicted", Proposal("one", "crm.blind", {"email": "both@example.com"}))
+    shift, taken = take(saga)
+    let_run_out(taken)
+    work_saga(saga, "stuck")
+    step = Step.objects.get(saga_id=saga)
+    operating.resolve(step.pk, "did_not_happen", reason="I looked.", actor=play.olivia.actor)
+    play.committed(saga, "one")
+    record(shift, [Finished(taken, taken.tool.run(taken.call))])
+    operating.press(step.pk, Pressed(Action.ACKNOWLEDGE, "I see.", play.olivia.actor))
+
+
 def blind(play: Play, task: str = "blind") -> UUID:
     """In doubt, with no way to look: it waits for a person."""
     play.shop.wire.cut_next("POST", "/v1/customers")
@@ -380,6 +406,7 @@ SETTLED = (
     archived, completed, approved, approved_by_two, taken_back, sent_again, undone_at_last,
     compensated, aborted, with_residue, rejected, expired, revised,
     alternative, deduplicated, repeated, looked_up, late, answered,
+    skipped, contradicted,
 )  # fmt: skip
 IN_FLIGHT = (
     blind, stuck, waiting, change_requested, approved_and_not_run, frozen, executing, unknown,

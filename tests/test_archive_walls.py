@@ -15,7 +15,8 @@ from ledger.models.fields import uuid7
 from ledger.services import archiving, closing
 from ledger.services.restoring import restore_file
 from ledger.services.verifying import verify
-from ledger.walls import KEEPS, REFUSED
+from ledger.walls import KEEPS
+from ledger.walls_sql import REFUSED
 from tests.archivecast import archive_all, ended, undone
 from tests.shop import Shop, assert_verifies, customer, work_saga
 

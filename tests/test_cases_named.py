@@ -15,7 +15,9 @@ CASES = (
     *("C94", "C95", "C98", "C100", "C101", "C103", "H1", "H3", "H5", "H8", "H9"),
     # Recovery, dead letters and the way back.
     *("C06", "C08", "C10", "C14", "C17", "C55", "C58", "C59", "C60", "C62", "C63", "C65", "C66"),
-    *("C69", "C70", "C72", "C73", "C75", "C76", "C111", "E8", "E10", "H16", "I1", "I2", "I4", "I5"),
+    *("C69", "C70", "C72", "C73", "C75", "C76", "E8", "E10", "H16", "I1", "I2", "I4", "I5"),
+    # Retention and versions.
+    *("P24", "C111", "C113"),
 )
 # The rows of the table of measured JSON vectors.
 VECTORS = (

@@ -38,7 +38,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0007_tombstones",
-        "d9e34ef784bee192be73d7e0867c0ca3dc9dc59fc40b2bfda7a0ce01070588e6",
+        "501fda9260471aa5f1fe8d5a86f14edbec09622e98117e2a14f3e0ca9f7b80d0",
     ),
     "approvals": (
         "0004_policy_terms_and_limits",

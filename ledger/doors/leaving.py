@@ -17,6 +17,10 @@ OPEN = (
             AND s.state NOT IN ({_FINISHED}))""",
     ),
     (
+        "something about a step of it waits for an operator",
+        "EXISTS (SELECT FROM ledger_step s WHERE s.saga_id = g.id AND s.held_why <> '')",
+    ),
+    (
         "an attempt of it is under way",
         f"EXISTS (SELECT FROM ledger_attempt a WHERE a.step_id IN {_MINE} AND a.state = 'started')",
     ),

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from ledger.queries import archived, pages_operations, pages_sagas
+from ledger.views.people import right_to_operate
 
 
 def agents(request: HttpRequest) -> HttpResponse:
@@ -17,5 +18,6 @@ def ledger(request: HttpRequest) -> HttpResponse:
         "checkpoints": pages_operations.checkpoints(),
         "heads": pages_operations.chain_heads(),
         "exports": archived.exports(),
+        **right_to_operate(request),
     }
     return render(request, "ledger/ledger.html", context)
