@@ -49,6 +49,8 @@ QUICK = {
 ODDS = {"before": 0.01, "after": 0.02, "busy": 0.02, "garbled": 0.005, "slow_s": 0.5}
 AGENTS = 4
 TELL_EVERY_S = 30.0
+# A machine that others load too starts a console slowly; that is not what is judged here.
+READY_WITHIN_S = 240.0
 # After the last blow: leases of 7 s, settle times, backoffs, an operator who waits 20 s.
 QUIET_WITHIN_S = 300.0
 
@@ -87,8 +89,12 @@ class Soak:
             tools = self.folder / "tools.toml"
             tools.write_text(tools_text(book, settle_s=SETTLE_S), encoding="utf-8")
             os.environ.update(QUICK | {"SAGA_TOOLS": str(tools), "SAGA_HOME": str(self.home.root)})
-            with Up(self.home.root) as up:
+            up = Up(self.home.root)
+            try:
+                eventually(lambda: "ready: http" in up.said(), "ready", READY_WITHIN_S)
                 self._beat(up, book)
+            finally:
+                up.stop()
         return 1 if self.wrong else 0
 
     def _beat(self, up: Up, book: str) -> None:

@@ -13,7 +13,7 @@ from tests.machinecast import bookshop, machine
 __all__ = ["bookshop", "machine"]
 
 # In the ordinary suite about half a minute; `make machine` says more.
-EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("MACHINE_EXAMPLES", "15"))
 STEPS = int(os.environ.get("MACHINE_STEPS", "40"))
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 if os.environ.get("MACHINE_SHRINK"):

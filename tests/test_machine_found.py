@@ -21,7 +21,7 @@ from ledger.services.proposals import Opening, Proposal
 from ledger.services.recording import Finished, record
 from ledger.shift import ShiftLoop
 from tests.approvalcast import agent
-from tests.machine import Console
+from tests.machine import Console, run_out
 from tests.machinecast import bookshop, machine
 from tests.shop import Shop, assert_verifies, customer, kinds, states, work_saga
 
@@ -136,4 +136,22 @@ def test_an_abort_undoes_what_was_to_be_sent_again(machine: type[Console]) -> No
     turn(machine)
     assert states(saga) == {"one": "compensated"}
     assert [line["noun"] for line in machine.book.lines] == ["effects", "undos"]
+    assert_verifies()
+
+
+def test_a_late_answer_that_ends_a_doubt_spends_the_key_too(machine: type[Console]) -> None:
+    """The step was committed, and its idempotency record said `pending` for ever."""
+    machine.book.clear()
+    steps = (Proposal("one", "book.dedupes", {"what": "it"}),)
+    saga = open_saga(Opening("task", "Late", steps=steps), bearer=agent()).saga
+    shift = shifts.ring_row()
+    (lost,) = claim(shift, 1)
+    said = Finished(lost, lost.tool.run(lost.call))
+    run_out()
+    outbox.sweep()
+    assert states(saga) == {"one": "queued"}
+    record(shift, [said])
+    assert states(saga) == {"one": "committed"}
+    (key,) = IdempotencyRecord.objects.filter(step__saga_id=saga)
+    assert key.state == "executed"
     assert_verifies()

@@ -14,12 +14,13 @@ from ledger import storage
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import key_for
+from ledger.services.attempts import settle_attempts_in_doubt
 from ledger.services.looking import is_open
 from ledger.services.reconciling import hold_for_operator
 from ledger.services.settling import commit, undone
 from ledger.services.tooling import recorded_tool
 from ledger.services.unit import Unit
-from ledger.states import STEP_FINISHED, Direction, StepState
+from ledger.states import STEP_FINISHED, Direction, RecordState, StepState
 
 _WILL_RUN = frozenset(
     {StepState.QUEUED, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED, StepState.STUCK}
@@ -83,6 +84,7 @@ def heed(
         if storage.row(_IN_FLIGHT, [step.id]) is None:
             storage.execute(_DROP, [step.id])
             gate().close([step.id], "a late answer says that it happened")
+            settle_attempts_in_doubt(step.id, direction, RecordState.EXECUTED)
             undone(unit, saga, step, direction, late.result, how="late answer")
     elif step.state == StepState.COMMITTED and step.residue:
         _contradict(unit, saga, step, f"A late answer says that its {direction} happened.")
@@ -130,6 +132,7 @@ def _keep_from_running(unit: Unit, saga: SagaRow, step: StepRow, late: LateDone)
     unit.free(step)
     if is_about(step, Direction.FORWARD, late):
         step.alternative = late.alternative
+        settle_attempts_in_doubt(step.id, Direction.FORWARD, RecordState.EXECUTED)
         commit(unit, saga, step, late.result, how="late answer")
         return
     why = "A late answer says that an earlier version of it happened, before it was edited."
