@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import policy, queries
-from approvals.services import expiring, rechecking, requesting
+from approvals.services import expiring, rechecking, requesting, spreading
 from ledger.gate import Held, Question, Verdict
 
 
@@ -39,5 +39,5 @@ class Gate:
         return queries.decisions_as_told(saga)
 
     def sweep(self) -> int:
-        """End the requests whose time is over; how many."""
-        return expiring.sweep()
+        """End the requests whose time is over, and write what people are to be told; how many."""
+        return expiring.sweep() + spreading.spread()

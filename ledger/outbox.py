@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from ledger.gate import gate
 from ledger.listening import drain, listen, wait_for_notify
-from ledger.services import checkpoints, shifts, sweeping
+from ledger.services import checkpoints, shifts, sweeping, telling
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +74,7 @@ def sweep() -> int:
         changed += bool(_alone(partial(sweeping.expire_attempt, attempt)))
     changed += _alone(sweeping.return_lost_looks) or 0
     changed += _alone(gate().sweep) or 0
+    changed += _alone(telling.spread_sagas) or 0
     return changed
 
 

@@ -60,7 +60,7 @@ def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
     return ",\n        ".join(pairs)
 
 
-def _transition_wall(
+def transition_wall(
     table: str, noun: str, transitions: Mapping[S, frozenset[S]], start: Iterable[str]
 ) -> str:
     return f"""
@@ -258,9 +258,9 @@ CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
 """
 
 INSTALL = (
-    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
-    + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
-    + _transition_wall(
+    transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
+    + transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
+    + transition_wall(
         "ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]
     )
     + APPEND_ONLY

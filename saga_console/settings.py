@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from saga_console import environment as env
 from saga_console.home import BASE_DIR, current_home
+from saga_console.mailserver import mail_server
 
 HOME = current_home()
 
@@ -174,6 +175,20 @@ SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
 
+# Who is told, and how. Links in messages begin with SAGA_URL; `up` says where it listens.
+SAGA_CHANNELS = env.text("SAGA_CHANNELS")
+SAGA_URL = env.text("SAGA_URL") or (
+    f"http://{env.text('SAGA_HOST', '127.0.0.1')}:{env.number('PORT', 8400)}"
+)
+# Hosts to which a saga's own webhook may lead: an agent names the address.
+SAGA_WEBHOOK_HOSTS = env.words("SAGA_WEBHOOK_HOSTS")
+SAGA_MAIL_FROM = DEFAULT_FROM_EMAIL = env.text("SAGA_MAIL_FROM")
+SAGA_MAIL_URL = env.text("SAGA_MAIL_URL")
+_MAIL = mail_server("SAGA_MAIL_URL", SAGA_MAIL_URL)
+EMAIL_HOST, EMAIL_PORT = _MAIL.host, _MAIL.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _MAIL.user, _MAIL.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = _MAIL.starttls, _MAIL.tls
+
 # The engine. A lease outlives the tool's own timeout in any case; these are the floor.
 SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
 # "Not applied" counts when it is heard twice, this far apart.
@@ -221,7 +236,8 @@ LOGGING: dict[str, Any] = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "format": "{asctime} {levelname:<7} {name}: {message}",
+            "()": "ledger.masking.Formatter",
+            "fmt": "{asctime} {levelname:<7} {name}: {message}",
             "style": "{",
             "datefmt": "%H:%M:%S",
         }
