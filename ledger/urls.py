@@ -13,6 +13,7 @@ urlpatterns = [
     path("attention/", attention.attention, name="attention"),
     path("attention/<uuid:step_id>/resolve", attention.resolve, name="resolve"),
     path("attention/<uuid:step_id>/retry", attention.retry, name="retry"),
+    path("attention/messages/<uuid:message_id>/resend", attention.resend, name="resend"),
     path("tools/", registers.tools, name="tools"),
     path("agents/", registers.agents, name="agents"),
     path("operations/", operations.operations, name="operations"),

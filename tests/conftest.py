@@ -20,7 +20,7 @@ import redis
 from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg.conninfo import conninfo_to_dict
 
-pytest_plugins = ["tests.apicast", "tests.shop", "tests.proofcast"]
+pytest_plugins = ["tests.apicast", "tests.shop", "tests.proofcast", "tests.postcast"]
 
 # Before Django reads its settings: this run never touches the home of a console that is used.
 _HOME = Path(tempfile.mkdtemp(prefix="saga-test-"))

@@ -6,7 +6,6 @@ import email
 import email.policy
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from aiosmtpd.controller import Controller
 from standardwebhooks.webhooks import Webhook
 
 from approvals.services import spreading
+from ledger import storage
 from ledger.channels import channels
 from ledger.postman import Postman
 from ledger.services import telling
@@ -152,9 +152,6 @@ def post(within_s: float = 30.0) -> None:
     Postman().drain(within_s)
 
 
-def eventually_post(holds: Callable[[], bool], within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, "it was never sent"
-        post()
-        time.sleep(0.05)
+def make_due() -> None:
+    """As if the wait were over: the database's clock is the only one that counts."""
+    storage.execute("UPDATE ledger_message SET due_at = clock_timestamp() WHERE state = 'waiting'")

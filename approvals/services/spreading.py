@@ -26,6 +26,7 @@ from ledger.services import telling
 KINDS = "approval.%"
 REMINDER, ESCALATED = "approval.reminder", "approval.escalated"
 _NOBODY = Person(None, "")
+STATES = frozenset(state.value for state in ApprovalState)
 _ANSWERS = {f"approval.{state}": answer for answer, state in STATE_OF.items()}
 
 
@@ -131,7 +132,7 @@ def _title(notice: Any) -> str:
 def _state(notice: Any, request: Approval) -> str:
     """The state that the notice tells of, which the request may have left since."""
     told: str = notice.kind.removeprefix("approval.")
-    return told if told in {state.value for state in ApprovalState} else ApprovalState.PENDING.value
+    return ApprovalState(told).value if told in STATES else ApprovalState.PENDING.value
 
 
 def _answer(notice: Any, request: Approval) -> Decision | None:

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ledger.models import Attempt, Entry, OutboxMessage, Step
+from ledger.models import Attempt, Entry, Message, OutboxMessage, Step
+from ledger.queries import messages
 from ledger.states import StepState
 
 # Nobody answers more than this in one sitting; the page says when there are more.
@@ -42,11 +43,13 @@ class Attention:
     unknown: Sequence[Case]
     parked: Sequence[OutboxMessage]
     change_requested: Sequence[Case]
+    undelivered: Sequence[Message]
     more: bool
 
     @property
     def is_quiet(self) -> bool:
-        return not (self.stuck or self.unknown or self.parked or self.change_requested)
+        steps = self.stuck or self.unknown or self.parked or self.change_requested
+        return not (steps or self.undelivered)
 
 
 def _steps(state: StepState) -> list[Step]:
@@ -80,12 +83,14 @@ def attention() -> Attention:
     """Everything that waits for an operator, oldest first."""
     stuck, unknown = _steps(StepState.STUCK), _steps(StepState.UNKNOWN)
     changes, parked = _steps(StepState.CHANGE_REQUESTED), _parked()
+    undelivered = messages.undelivered()
     return Attention(
         stuck=_cases(stuck[:MOST_CASES]),
         unknown=_cases(unknown[:MOST_CASES]),
         change_requested=_cases(changes[:MOST_CASES]),
         parked=parked[:MOST_CASES],
-        more=max(len(stuck), len(unknown), len(changes), len(parked)) > MOST_CASES,
+        undelivered=undelivered[:MOST_CASES],
+        more=max(len(one) for one in (stuck, unknown, changes, parked, undelivered)) > MOST_CASES,
     )
 
 
@@ -96,5 +101,6 @@ def _parked() -> list[OutboxMessage]:
 
 
 def waiting_count(limit: int) -> int:
-    """How many steps need an answer, counted no further than `limit`."""
-    return Step.objects.filter(state__in=_NEEDS_ANSWER, residue=False)[:limit].count()
+    """How many steps and messages need a person, counted no further than `limit`."""
+    steps = Step.objects.filter(state__in=_NEEDS_ANSWER, residue=False)[:limit].count()
+    return steps if steps == limit else min(limit, steps + len(messages.undelivered()))

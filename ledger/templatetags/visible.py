@@ -13,6 +13,7 @@ from django import template
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from ledger.masking import redact
 from ledger.oddities import ODD, code_of, name_of
 
 register = template.Library()
@@ -34,7 +35,7 @@ def show(text: object, *, keep_breaks: bool = False) -> SafeString:
     With `keep_breaks`, a line break or a tab gets a small sign and still breaks the line;
     without it, it is boxed like the others, so that one field can never look like two.
     """
-    escaped = escape(str(text))
+    escaped = escape(redact(str(text)))
     boxed = ODD.sub(lambda match: _boxed(match, keep_breaks=keep_breaks), escaped)
     return mark_safe(boxed)  # noqa: S308 - escaped above; only our own spans are added
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from ledger.errors import InvalidArgs
 from ledger.keys import parse_json
 from ledger.queries import pages_attention
-from ledger.services import operating
+from ledger.services import delivering, operating
 from ledger.services.operating import Resolution
 from ledger.views import live
 from ledger.views.people import bearer_of, pressed, right_to_operate
@@ -29,6 +29,7 @@ def attention(request: HttpRequest) -> HttpResponse:
     mark = live.mark_of(
         [(case.step.pk, case.step.state, case.step.attempts) for case in cases]
         + [(message.pk, message.parked_why) for message in found.parked]
+        + [message.pk for message in found.undelivered]
     )
     if live.has_seen(request, mark):
         return live.unchanged()
@@ -63,6 +64,12 @@ def resolve(request: HttpRequest, step_id: UUID) -> str:
         actor=bearer_of(request).actor,
     )
     return ANSWERS[answer]
+
+
+@pressed("ledger:attention")
+def resend(_request: HttpRequest, message_id: UUID) -> str:
+    delivering.try_again(message_id)
+    return "The message is tried again."
 
 
 @pressed("ledger:attention")
