@@ -45,10 +45,15 @@ def stalled(audit: Receiver) -> Iterator[threading.Event]:
     let_go.set()
 
 
-def take_turns(postman: Postman, stop: threading.Event) -> threading.Thread:
-    thread = threading.Thread(target=postman.run, args=[stop], daemon=True)
-    thread.start()
-    return thread
+@pytest.fixture
+def postman(stalled: threading.Event) -> Iterator[threading.Thread]:
+    """A relay's sender, not started yet; it ends before the database does."""
+    stop = threading.Event()
+    thread = threading.Thread(target=Postman().run, args=[stop], daemon=True)
+    yield thread
+    stop.set()
+    stalled.set()
+    thread.join(20)
 
 
 def until(holds: object, within_s: float = 15.0) -> None:
@@ -59,43 +64,35 @@ def until(holds: object, within_s: float = 15.0) -> None:
 
 
 def test_a_receiver_that_hangs_slows_no_decision_and_no_step(
-    stalled: threading.Event, audit: Receiver
+    postman: threading.Thread, audit: Receiver
 ) -> None:
     """Everything between question and recorded effect happens while the receiver is silent."""
-    stop = threading.Event()
     case = waiting_case()
     spreading.spread()
-    thread = take_turns(Postman(), stop)
+    postman.start()
     until(lambda: audit.got)
     began = time.monotonic()
     deciding.approve(person("olivia", "approvers"), case.request.pk, args_digest=case.digest)
     (assignment,) = claim()
-    record([Finished(assignment, Done({"id": "re_1"}))], uuid7())
+    record(uuid7(), [Finished(assignment, Done({"id": "re_1"}))])
     assert spreading.spread() == 1
     took = time.monotonic() - began
     assert case.row.state == "committed"
     assert took < 5, "the receiver held up the work"
     assert Message.objects.filter(state="delivered").count() == 0
-    stop.set()
-    stalled.set()
-    thread.join(10)
 
 
 def test_a_hanging_channel_leaves_the_others_their_threads(
-    stalled: threading.Event, audit: Receiver, mailbox: Mailbox, channels_file: Write
+    postman: threading.Thread, audit: Receiver, mailbox: Mailbox, channels_file: Write
 ) -> None:
     mail = '[channel.desk]\nform = "mail"\ngroups = ["approvers"]\nto = ["desk@example.org"]\n'
     channels_file(mail + webhook_channel("audit"), HOOK_URL=audit.url, HOOK_KEY=SECRET)
     for _ in range(5):
         waiting_case()
     spreading.spread()
-    stop = threading.Event()
-    thread = take_turns(Postman(), stop)
+    postman.start()
     until(lambda: len(mailbox.mails) == 5)
     assert len(audit.got) == LANES
-    stop.set()
-    stalled.set()
-    thread.join(10)
 
 
 def test_two_relays_never_send_one_twice_at_the_same_time(audit: Receiver) -> None:
