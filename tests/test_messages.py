@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import transaction
+from django.test import Client
 
 from approvals.services import deciding, expiring, spreading
 from ledger.models import Message, Notice
@@ -242,3 +246,80 @@ def test_without_channels_nothing_is_owed() -> None:
     assert Notice.objects.filter(spread_at__isnull=True).count() == 0
     assert Message.objects.count() == 0
     assert claim() == []
+
+
+def link_in(mail: Any) -> str:
+    (found,) = re.findall(r"^http://\S+", mail.get_content(), re.MULTILINE)
+    return urlsplit(found).path
+
+
+class TestCaseF16:
+    """A mail scanner opens every link: with or without a session, nothing is decided by it."""
+
+    def test_opening_the_link_decides_nothing_and_a_press_still_does(
+        self, mailbox: Mailbox, channels_file: Write
+    ) -> None:
+        channels_file(MAIL)
+        case = waiting_case()
+        post()
+        link = link_in(mailbox.mails[0])
+        olivia = person("olivia", "approvers")
+        scanner, signed_in = Client(), Client(enforce_csrf_checks=True)
+        signed_in.force_login(User.objects.get(pk=olivia.user_id))
+        for client in (scanner, signed_in):
+            for address in (link, f"{link}decide", f"{link}decide?answer=approve&understood=yes"):
+                for _ in range(2):
+                    assert client.head(address).status_code in {200, 302}
+                    assert client.get(address).status_code in {200, 302}
+        assert case.request.state == "pending"
+        assert case.request.decisions.count() == 0
+        assert case.kinds() == ["approval.requested"]
+        page = signed_in.get(link).content.decode()
+        token = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[0]
+        signed_in.post(
+            f"{link}decide",
+            {
+                "csrfmiddlewaretoken": token,
+                "answer": "approve",
+                "understood": "yes",
+                "args_digest": case.digest,
+            },
+        )
+        assert case.request.state == "approved"
+
+    def test_every_form_has_one_link_and_it_is_that_page(
+        self, receiver: Receiver, channels_file: Write
+    ) -> None:
+        channels_file(
+            webhook_channel("chat", form="slack") + webhook_channel("room", form="teams"),
+            HOOK_URL=receiver.url,
+        )
+        case = waiting_case()
+        post()
+        for one in receiver.got:
+            links = set(re.findall(r'"url":"([^"]+)"', one.body))
+            assert links == {f"http://127.0.0.1:8400/approvals/{case.request.pk}/"}
+
+
+def test_case_E4_a_decision_and_its_message_are_one_commit_and_the_message_is_retryable(
+    receiver: Receiver, channels_file: Write
+) -> None:
+    """The start of the step and the telling of it hang on no receiver's answer."""
+    channels_file(webhook_channel("audit"), HOOK_URL=receiver.url, HOOK_KEY=SECRET)
+    receiver.answer = lambda _request: (500, {})
+    case = waiting_case()
+    end(case, "approved")
+    assert kinds_of(case) == ["approval.requested", "approval.approved"]
+    (assignment,) = claim()
+    assert assignment.step == case.step
+    post()
+    receiver.answer = lambda _request: (204, {})
+    for _ in range(2):
+        make_due()
+        post()
+    assert [one.json["type"] for one in receiver.got] == [
+        "approval.requested",
+        "approval.requested",
+        "approval.approved",
+    ]
+    assert case.request.decisions.count() == 1
