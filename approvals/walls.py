@@ -8,7 +8,7 @@ and key. Plain SQL for the reason given in ledger/walls.py.
 from __future__ import annotations
 
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 
 BOUND = (
     *("id", "step_id", "saga_id", "direction", "tool", "tool_version", "tool_digest"),

@@ -177,3 +177,4 @@ STEP_COLUMNS = _step_columns("")
 # Saga and step in one row, to be told apart by place: both have an id, a state and a fence.
 SAGA_AND_STEP_COLUMNS = f"{SAGA_COLUMNS}, {_step_columns('the_')}"
 SAGA_WIDTH = sum(column.init for column in fields(SagaRow))
+STEP_WIDTH = sum(column.init for column in fields(StepRow))

@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import logging
 import random
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
-import psycopg
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
-from psycopg.rows import namedtuple_row
-from psycopg.types.json import JsonbLoader
+
+from ledger.pipeline import STALE, Found, Params, Statement, channel
 
 logger = logging.getLogger(__name__)
 
@@ -27,76 +28,85 @@ T = TypeVar("T")
 # Whole-transaction retries on serialization failure and deadlock, until this much time has
 # passed: longer than any honest queue behind one saga's lock, shorter than a caller's patience.
 RETRY_DEADLINE_S = 5.0
-# 40001 serialization_failure, 40P01 deadlock_detected: nothing was done, all may be done again.
-RETRY_STATES = frozenset({"40001", "40P01"})
+# 40001 serialization_failure, 40P01 deadlock_detected, or a statement to prepare anew: nothing
+# was done, all may be done again.
+RETRY_STATES = frozenset({"40001", "40P01"}) | STALE
 
 
-def _cursor() -> psycopg.Cursor[Any]:
-    connection.ensure_connection()
-    cursor = psycopg.Cursor(connection.connection, row_factory=namedtuple_row)
-    # Django takes jsonb as text, because its fields parse it; rows read here have no fields.
-    cursor.adapters.register_loader("jsonb", JsonbLoader)
-    return cursor
+class _Transition(threading.local):
+    """This thread's outermost transition: whether it may commit early, and whether it has."""
+
+    may_commit = False
+    has_committed = False
+
+    @contextmanager
+    def outermost(self) -> Iterator[None]:
+        self.may_commit = True
+        try:
+            yield
+        finally:
+            self.may_commit = self.has_committed = False
 
 
-def rows(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+_transition = _Transition()
+
+
+def _run(statements: Sequence[Statement], *, commit: bool = False) -> list[Found]:
+    assert not _transition.has_committed, "nothing can follow the last flush of a transition"
+    with connection.wrap_database_errors:
+        connection.ensure_connection()
+        return channel(connection.connection).run(statements, commit=commit)
+
+
+def rows(sql: str, params: Params = ()) -> list[Any]:
     """Every row of one statement, as named tuples. Raises Django's database errors."""
-    with connection.wrap_database_errors, _cursor() as cursor:
-        cursor.execute(sql, params, prepare=True)
-        return cursor.fetchall()
+    return _run([(sql, params)])[0].rows
 
 
-def row(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> Any | None:
+def row(sql: str, params: Params = ()) -> Any | None:
     """The first row, or None."""
-    with connection.wrap_database_errors, _cursor() as cursor:
-        cursor.execute(sql, params, prepare=True)
-        return cursor.fetchone()
+    found = rows(sql, params)
+    return found[0] if found else None
 
 
-def the_row(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> Any:
+def the_row(sql: str, params: Params = ()) -> Any:
     """The one row of a statement that always has one."""
     found = row(sql, params)
     assert found is not None, sql
     return found
 
 
-def execute(sql: str, params: Sequence[Any] | dict[str, Any] = ()) -> int:
+def execute(sql: str, params: Params = ()) -> int:
     """Run one statement; the number of rows that it touched."""
-    with connection.wrap_database_errors, _cursor() as cursor:
-        cursor.execute(sql, params, prepare=True)
-        return cursor.rowcount
-
-
-Statement = tuple[str, Sequence[Any] | dict[str, Any]]
-
-
-def _all(statements: Sequence[Statement]) -> list[psycopg.Cursor[Any]]:
-    """Run statements in order, in one round trip.
-
-    Each still sees what was committed when it began (READ COMMITTED), so what is read behind
-    a lock is read under it. On a busy machine most of a small statement's time is the waiting
-    for its answer: three trips instead of six for a proposal.
-    """
-    with connection.wrap_database_errors:
-        cursors = [_cursor() for _ in statements]
-        with connection.connection.pipeline():
-            for cursor, (sql, params) in zip(cursors, statements, strict=True):
-                cursor.execute(sql, params, prepare=True)
-        return cursors
+    return _run([(sql, params)])[0].count
 
 
 def rows_all(statements: Sequence[Statement]) -> list[list[Any]]:
-    """The rows of each statement; one round trip."""
-    if len(statements) < 2:
-        return [rows(*statement) for statement in statements]
-    return [cursor.fetchall() for cursor in _all(statements)]
+    """The rows of each statement, run in order in one round trip.
+
+    Each still sees what was committed when it began (READ COMMITTED), so what is read behind
+    a lock is read under it.
+    """
+    return [found.rows for found in _run(statements)] if statements else []
 
 
-def execute_all(statements: Sequence[Statement]) -> list[int]:
-    """The number of rows that each statement touched; one round trip."""
-    if len(statements) < 2:
-        return [execute(*statement) for statement in statements]
-    return [cursor.rowcount for cursor in _all(statements)]
+def execute_all(statements: Sequence[Statement]) -> None:
+    """Run statements in order, in one round trip."""
+    if statements:
+        _run(statements)
+
+
+def execute_last(statements: Sequence[Statement]) -> None:
+    """The same, and COMMIT with them when the transition that ends here is the outermost.
+
+    Nothing may follow in the transition: what was to be checked, the statements check
+    (`expect`). Inside a caller's transaction or a savepoint it only executes.
+    """
+    if _transition.may_commit and not connection.savepoint_ids:
+        _run(statements, commit=True)
+        _transition.has_committed = True
+    else:
+        execute_all(statements)
 
 
 def sqlstate(error: BaseException) -> str:
@@ -151,7 +161,7 @@ def transition(function: Callable[P, T]) -> Callable[P, T]:
         deadline = time.monotonic() + RETRY_DEADLINE_S
         while True:
             try:
-                with transaction.atomic():
+                with transaction.atomic(), _transition.outermost():
                     return function(*args, **kwargs)
             except DatabaseError as error:
                 if sqlstate(error) not in RETRY_STATES or time.monotonic() > deadline:

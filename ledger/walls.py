@@ -15,15 +15,12 @@ from typing import TypeVar
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_TRANSITIONS,
-    STEP_FINISHED,
     STEP_TRANSITIONS,
     RecordState,
     SagaState,
     StepState,
 )
-
-# SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
-REFUSED = "P0409"
+from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, quoted
 
 STEP_START = (
     StepState.WAITING,
@@ -47,10 +44,6 @@ S = TypeVar("S", bound=StrEnum)
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
 
-def _quoted(states: Iterable[str]) -> str:
-    return ", ".join(f"'{state}'" for state in sorted(states))
-
-
 def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
     pairs = [
         f"('{old}', '{new}')"
@@ -67,7 +60,7 @@ def transition_wall(
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state NOT IN ({_quoted(start)}) THEN
+        IF NEW.state NOT IN ({quoted(start)}) THEN
             RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -139,30 +132,6 @@ CREATE OR REPLACE TRIGGER ledger_toolversion_no_change BEFORE UPDATE ON ledger_t
 """
 )
 
-# The text that an entry's hash is over: everything a reader of the API sees, one a line,
-# the payload last. It is the same in ledger/chain.py, which verifies without the database.
-CHAIN = """
-CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    SELECT head_seq + 1, head_hash INTO NEW.seq, NEW.prev_hash
-        FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
-    IF NEW.seq IS NULL THEN
-        RAISE EXCEPTION 'no saga % for this entry', NEW.saga_id USING ERRCODE = '23503';
-    END IF;
-    NEW.at := clock_timestamp();
-    NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
-    NEW.hash := encode(sha256(convert_to(concat_ws(E'\\n',
-        NEW.prev_hash, NEW.saga_id, NEW.seq, NEW.kind, NEW.step_id,
-        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        NEW.actor, NEW.payload), 'UTF8')), 'hex');
-    UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash, updated_at = NEW.at
-        WHERE id = NEW.saga_id;
-    RETURN NEW;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_entry_chain BEFORE INSERT ON ledger_entry
-    FOR EACH ROW EXECUTE FUNCTION ledger_entry_chain();
-"""
-
 FROZEN_STEP = f"""
 CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
@@ -170,7 +139,7 @@ BEGIN
         RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
     IF {_changed(STEP_ARGS)} AND NOT (
-        NEW.revision = OLD.revision + 1 AND OLD.state IN ({_quoted(REVISABLE)})
+        NEW.revision = OLD.revision + 1 AND OLD.state IN ({quoted(REVISABLE)})
     ) THEN
         RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
@@ -237,26 +206,6 @@ BEGIN
 END $wall$;
 {_told("step")}{_told("saga")}"""
 
-# Doorbells. Losing one costs time and nothing else: every listener polls too.
-WAKE = f"""
-CREATE OR REPLACE FUNCTION ledger_outbox_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    PERFORM pg_notify('ledger_outbox', '');
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_outbox_wake AFTER INSERT ON ledger_outboxmessage
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_outbox_wake();
-CREATE OR REPLACE FUNCTION ledger_step_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
-    RETURN NULL;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
-    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
-        AND NEW.state IN ({_quoted(STEP_FINISHED | {StepState.STUCK})}))
-    EXECUTE FUNCTION ledger_step_wake();
-"""
-
 INSTALL = (
     transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
     + transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
@@ -269,6 +218,7 @@ INSTALL = (
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
     + WAKE
+    + EXPECT
 )
 
 FUNCTIONS = (
@@ -284,6 +234,7 @@ FUNCTIONS = (
     "ledger_saga_told",
     "ledger_outbox_wake",
     "ledger_step_wake",
+    "ledger_expect",
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
-REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
+REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)

@@ -116,16 +116,13 @@ def _database(url: str) -> dict[str, Any]:
     options = f"{_SERVER_OPTIONS} {given.pop('options', '')}".strip()
     named = {field: str(given.pop(key, "")) for field, key in _DATABASE_FIELDS.items()}
     return named | {
-        "ENGINE": "django.db.backends.postgresql",
         # A pool, because connecting (4 ms) costs more than a whole transition, and because
         # a request that waits for a step must be able to give its connection back and have
-        # one again for 0.06 ms. Looked at when taken, so a restarted server is noticed.
+        # one again for 0.06 ms. This engine is Django's, and looks at what the pool gives:
+        # a restarted server is noticed.
+        "ENGINE": "saga_console.postgres",
         "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,
-        # Django switches prepared statements off for the sake of poolers between it and
-        # Postgres. The engine's statements ask to be prepared (ledger/storage.py), which takes
-        # a third off a proposal: their plans cost more than their work.
-        "OPTIONS": given | {"options": options, "pool": dict(_POOL), "prepare_threshold": 5},
+        "OPTIONS": given | {"options": options, "pool": dict(_POOL)},
     }
 
 

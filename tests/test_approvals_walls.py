@@ -12,7 +12,7 @@ from approvals.models import Approval, Decision
 from approvals.services import deciding
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
 from ledger.storage import sqlstate
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 from tests.approvalcast import Case, claim, person, tools, waiting_case
 
 __all__ = ["tools"]

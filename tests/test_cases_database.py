@@ -19,7 +19,7 @@ from django.db import DatabaseError, connection, transaction
 from ledger import storage
 from ledger.models import EffectClaim, Entry, IdempotencyRecord, Step
 from ledger.services.proposing_sql import CLAIM_EFFECT
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 from tests.shop import Shop, assert_verifies, kinds, states, work
 
 ROOT = Path(__file__).parent.parent

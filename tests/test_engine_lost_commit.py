@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -11,6 +13,7 @@ import pytest
 from django.db import connection
 
 from ledger.models import Entry, Saga, Step
+from ledger.pipeline import channel
 from tests.shop import Shop, assert_verifies
 
 
@@ -22,23 +25,31 @@ def backend_killed_at_commit(*, before: bool) -> Iterator[None]:
     """
     connection.ensure_connection()
     doomed = connection.connection
-    real_commit = doomed.commit
+    with_statements = channel(doomed)
+    alone, together = doomed.commit, with_statements.run
     params = connection.get_connection_params()
     kept = {
         key: params[key] for key in ("dbname", "user", "password", "host", "port") if key in params
     }
 
-    def commit() -> None:
-        if not before:
-            real_commit()
+    def around(commit: Callable[[], Any]) -> Any:
+        doomed.commit = alone  # once only
+        with_statements.run = together  # type: ignore[method-assign]
+        done = None if before else commit()
         with psycopg.connect(**kept, autocommit=True) as other:
             other.execute("SELECT pg_terminate_backend(%s, 5000)", [doomed.info.backend_pid])
         if before:
-            real_commit()
+            done = commit()
         else:
             doomed.execute("SELECT 1")
+        return done
 
-    doomed.commit = commit
+    def run(statements: Any, *, commit: bool = False) -> Any:
+        send = partial(together, statements, commit=commit)
+        return around(send) if commit else send()
+
+    doomed.commit = partial(around, alone)
+    with_statements.run = run  # type: ignore[method-assign]
     yield
 
 

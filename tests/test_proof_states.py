@@ -42,7 +42,10 @@ MESSAGES = {
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 INSTALLED = {
-    "ledger": ("0002_walls", "4d12a3d90ef45ba91242a43fcc3f01d4bc10703299f16c8eee7c44eec8b44219"),
+    "ledger": (
+        "0003_statements_travel_together",
+        "6342852a64469df175298eca7768acf2cbdf0bcd624577656b6462bb11f39671",
+    ),
     "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
 }
 

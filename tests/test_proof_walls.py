@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from ledger.walls import REFUSED
+from ledger.walls_sql import REFUSED
 from tests.proofcast import Agent, Console, address, approve, refund, step, wait_for_states
 
 CALL_OUT = """

@@ -51,7 +51,7 @@ def test_a_connection_is_kept_looked_at_and_has_its_limits() -> None:
     database = settings.DATABASES["default"]
     assert database["CONN_MAX_AGE"] == 0
     assert database["OPTIONS"]["pool"]["max_size"] == 64
-    assert database["CONN_HEALTH_CHECKS"] is True
+    assert database["ENGINE"] == "saga_console.postgres"
     options = database["OPTIONS"]["options"]
     for limit in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
         assert f"-c {limit}=" in options

@@ -21,7 +21,8 @@ class Attempt(models.Model):
     STATES = ("started", "done", "failed", "unknown")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="tries")
+    # The unique fence begins with the step: an index of its own would only cost.
+    step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="tries", db_index=False)
     direction = models.CharField(max_length=10, choices=DIRECTIONS)
     alternative = models.PositiveIntegerField(default=0)
     fence = models.PositiveIntegerField()

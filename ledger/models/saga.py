@@ -18,7 +18,8 @@ class Saga(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    agent = models.ForeignKey(Agent, on_delete=models.PROTECT)
+    # Two indexes below begin with the agent.
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, db_index=False)
     task_id = models.CharField(max_length=200)
     name = models.CharField(max_length=200)
     opened_digest = models.CharField(max_length=64)

@@ -36,7 +36,9 @@ class Step(models.Model):
     position = models.PositiveIntegerField()
     revision = models.PositiveIntegerField(default=1)
     tool = models.CharField(max_length=200)
-    tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT)
+    # Nobody looks for steps by these three, rows are never deleted, and every index is written
+    # anew at each change of state.
+    tool_version = models.ForeignKey(ToolVersion, on_delete=models.PROTECT, db_index=False)
     tier = models.CharField(max_length=20, choices=[(tier, tier) for tier in Tier])
     blast_radius = models.CharField(max_length=10, choices=[(b, b) for b in BlastRadius])
     args_text = models.TextField()
@@ -47,10 +49,10 @@ class Step(models.Model):
     resource = models.TextField(default="", blank=True)
     reason = models.TextField(default="", blank=True)
     repeat_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
     duplicate_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
     alternatives = models.JSONField(default=list)
     alternative = models.PositiveIntegerField(default=0)

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db import DatabaseError
 
 from ledger import keys, storage
 from ledger.gate import gate
@@ -24,6 +25,7 @@ from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
+from ledger.walls_sql import SPENT
 
 # A lease outlives the tool's own timeout by this much, for the answer to be written down.
 LEASE_MARGIN_S = 5.0
@@ -48,26 +50,38 @@ class Assignment:
     call: Call
 
 
-@storage.transition
 def claim(shift: UUID, room: int) -> list[Assignment]:
     """Take up to `room` due messages; what is returned is committed and may start at once."""
-    messages = storage.rows(sql.TAKE, [room])
-    if not messages:
-        return []
+    try:
+        return _claim(shift, room)
+    except DatabaseError as error:
+        if storage.sqlstate(error) != SPENT:
+            raise
+    # One of them was executed already. That never happens unless a row was changed behind the
+    # ledger, so only then is it worth the look for which.
+    return _claim(shift, room, looks_for_spent=True)
+
+
+@storage.transition
+def _claim(shift: UUID, room: int, *, looks_for_spent: bool = False) -> list[Assignment]:
     unit = Unit(f"worker:{shift}")
-    unit.lock_with_steps([message.step_id for message in messages])
+    messages = unit.lock_taken(sql.TAKE, [room])
+    messages.sort(key=lambda message: (message.due_at, message.message))
     ready = [found for message in messages if (found := _consider(unit, message))]
-    started = _start(unit, shift, _with_resources(unit, ready))
-    unit.flush()
-    return started
+    ready = _with_resources(unit, ready)
+    if looks_for_spent:
+        ready = _without_spent(unit, ready)
+    _start(unit, shift, ready)
+    unit.flush(last=True)
+    return ready
 
 
 def _consider(unit: Unit, message: Any) -> Assignment | None:
     """Whether this message may run now; if not, what becomes of it instead."""
-    step = unit.steps[message.step_id]
-    saga = unit.sagas[message.saga_id]
+    step = unit.steps[message.of_step]
+    saga = unit.sagas[message.of_saga]
     if not _is_wanted(message, saga, step):
-        storage.execute(sql.VOID, [message.id])
+        storage.execute(sql.VOID, [message.message])
         return None
     tool = tool_to_run(step)
     if isinstance(tool, Parked):
@@ -98,15 +112,15 @@ def _is_wanted(message: Any, saga: SagaRow, step: StepRow) -> bool:
 
 def _look(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment | None:
     """A look needs no call when late evidence answers already."""
-    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + LEASE_MARGIN_S, message.id])
+    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + LEASE_MARGIN_S, message.message])
     if look_at_evidence(unit, saga, step, message, tool):
-        storage.execute(sql.VOID, [message.id])
+        storage.execute(sql.VOID, [message.message])
         return None
     return _assignment(saga, step, message, tool)
 
 
 def _park(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> None:
-    storage.execute(sql.PARK, [PARKED_AGAIN_S, why, message.id])
+    storage.execute(sql.PARK, [PARKED_AGAIN_S, why, message.message])
     if step.held_why != why:
         step.held_why = why
         step.dirty = True
@@ -115,7 +129,7 @@ def _park(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> N
 
 def _refuse_tampered(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> None:
     """The stored arguments are not what was proposed: nothing runs, and it is told loudly."""
-    storage.execute(sql.VOID, [message.id])
+    storage.execute(sql.VOID, [message.message])
     why = "The stored arguments do not match their digest. They were changed behind the ledger."
     step.held_why = why
     step.error = {"code": "tampered", "detail": why}
@@ -133,7 +147,7 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     why = gate().recheck(bound)
     if not why:
         return True
-    storage.execute(sql.VOID, [message.id])
+    storage.execute(sql.VOID, [message.message])
     verdict = judge(saga, step, direction, must_ask=why)
     if direction == Direction.FORWARD:
         unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
@@ -156,7 +170,7 @@ def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assig
         attempt=message.round + 1,
     )
     return Assignment(
-        message=message.id,
+        message=message.message,
         attempt=uuid.uuid4() if message.kind == "run" else None,
         token=uuid.uuid4(),
         saga=saga.id,
@@ -190,22 +204,30 @@ def _with_resources(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
     ]
 
 
-def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> list[Assignment]:
+def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> None:
     """Write the intents: attempts, records, states and entries."""
     runs = [found for found in ready if found.attempt]
     if not runs:
-        return ready
+        return
     for found in runs:
         unit.steps[found.step].fence += 1
-    intents = json.dumps([_intent(unit, shift, found) for found in runs])
-    open_keys = {row.key for row in storage.rows(sql.PROMISE, [intents])}
-    refused = [found for found in runs if found.call.idempotency_key not in open_keys]
+        _tell_start(unit, found)
+    intents = {
+        "rows": json.dumps([_intent(unit, shift, found) for found in runs]),
+        "messages": [found.message for found in runs],
+        "count": len(runs),
+        "spent": SPENT,
+    }
+    unit.also(sql.START, intents)
+
+
+def _without_spent(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
+    """Those whose key was not executed; the others get stuck, and never run."""
+    keys_wanted = [found.call.idempotency_key for found in ready if found.attempt]
+    spent = {row.key for row in storage.rows(sql.SPENT_KEYS, [keys_wanted])}
+    refused = [found for found in ready if found.attempt and found.call.idempotency_key in spent]
     for found in refused:
         _refuse_executed(unit, found)
-    runs = [found for found in runs if found.call.idempotency_key in open_keys]
-    for found in runs:
-        _tell_start(unit, found)
-    unit.also(sql.START, [json.dumps([_intent(unit, shift, found) for found in runs])])
     return [found for found in ready if found not in refused]
 
 

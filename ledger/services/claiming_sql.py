@@ -21,7 +21,8 @@ AND (o.kind = 'probe' OR (
 
 # By an unsent flag and never by a cursor over ids (case C51); a locked row is somebody else's.
 TAKE = f"""
-SELECT o.id, o.step_id, o.saga_id, o.kind, o.direction, o.saga_fence, o.round, o.negatives
+SELECT o.id AS message, o.step_id AS of_step, o.saga_id AS of_saga, o.kind,
+    o.direction, o.saga_fence, o.round, o.negatives, o.due_at
 FROM ledger_outboxmessage o WHERE {TAKEABLE}
 ORDER BY o.due_at, o.id LIMIT %s FOR UPDATE OF o SKIP LOCKED
 """  # noqa: S608 - the condition is ours
@@ -53,35 +54,36 @@ ON CONFLICT (resource) DO NOTHING
 """
 HOLDERS = "SELECT resource, step_id FROM ledger_resourcehold WHERE resource = ANY(%s)"
 
-_INTENTS = """json_to_recordset(%s::json) AS r(
-    id uuid, message bigint, step uuid, direction text, alternative int, fence int, token uuid,
-    key text, fingerprint text, shift uuid, round int, lease_s float8
-)"""
-
-# The record of a key that was executed is not touched, and so not returned: that key is spent.
-PROMISE = f"""
-INSERT INTO ledger_idempotencyrecord AS i (
-    key, step_id, direction, fingerprint, state, lease_until, created_at, updated_at
-)
-SELECT r.key, r.step, r.direction, r.fingerprint, 'pending',
-    clock_timestamp() + r.lease_s * interval '1 second', clock_timestamp(), clock_timestamp()
-FROM {_INTENTS}
-ON CONFLICT (key) DO UPDATE SET state = 'pending', lease_until = excluded.lease_until,
-    updated_at = clock_timestamp()
-WHERE i.state <> 'executed'
-RETURNING i.key
-"""  # noqa: S608
-
-START = f"""
-WITH intent AS (SELECT * FROM {_INTENTS}), taken AS (
+# All intents of a claim. The record of a key that was executed is not touched: that key is
+# spent, the claim is undone, and `SPENT_KEYS` says which step it was.
+START = """
+WITH intent AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%(rows)s::json) AS r(
+        id uuid, message bigint, step uuid, direction text, alternative int, fence int, token uuid,
+        key text, fingerprint text, shift uuid, round int, lease_s float8)
+), promised AS (
+    INSERT INTO ledger_idempotencyrecord AS i (
+        key, step_id, direction, fingerprint, state, lease_until, created_at, updated_at
+    )
+    SELECT r.key, r.step, r.direction, r.fingerprint, 'pending',
+        clock_timestamp() + r.lease_s * interval '1 second', clock_timestamp(), clock_timestamp()
+    FROM intent r
+    ON CONFLICT (key) DO UPDATE SET state = 'pending', lease_until = excluded.lease_until,
+        updated_at = clock_timestamp()
+    WHERE i.state <> 'executed'
+    RETURNING 1
+), taken AS (
     UPDATE ledger_outboxmessage o SET taken_at = clock_timestamp()
-    FROM intent i WHERE o.id = i.message
+    FROM intent i WHERE o.id = i.message AND o.id = ANY(%(messages)s::bigint[])
+), started AS (
+    INSERT INTO ledger_attempt (
+        id, step_id, direction, alternative, fence, token, idempotency_key, shift_id, round,
+        state, started_at, lease_until
+    )
+    SELECT i.id, i.step, i.direction, i.alternative, i.fence, i.token, i.key, i.shift, i.round,
+        'started', clock_timestamp(), clock_timestamp() + i.lease_s * interval '1 second'
+    FROM intent i
 )
-INSERT INTO ledger_attempt (
-    id, step_id, direction, alternative, fence, token, idempotency_key, shift_id, round, state,
-    started_at, lease_until
-)
-SELECT i.id, i.step, i.direction, i.alternative, i.fence, i.token, i.key, i.shift, i.round,
-    'started', clock_timestamp(), clock_timestamp() + i.lease_s * interval '1 second'
-FROM intent i
-"""  # noqa: S608
+SELECT ledger_expect(count(*), %(count)s, %(spent)s) FROM promised
+"""
+SPENT_KEYS = "SELECT key FROM ledger_idempotencyrecord WHERE key = ANY(%s) AND state = 'executed'"

@@ -13,6 +13,7 @@ from ledger import errors, storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
+from ledger.pipeline import Statement
 from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
@@ -57,7 +58,7 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     if saga is None or saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     answer = propose_in(unit, saga, prepared, related)
-    unit.flush()
+    unit.flush(last=True)
     return answer
 
 
@@ -90,7 +91,7 @@ def propose_in(
     )
 
 
-def _related_to(saga_id: UUID, prepared: Prepared) -> storage.Statement:
+def _related_to(saga_id: UUID, prepared: Prepared) -> Statement:
     """The steps that this proposal may be about, by why they matter."""
     return sql.RELATED, {
         "saga": saga_id,

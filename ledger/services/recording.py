@@ -77,7 +77,7 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
                 _record_look(unit, found)
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
-    unit.flush()
+    unit.flush(last=True)
     return unit.left_more
 
 

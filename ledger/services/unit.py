@@ -8,29 +8,31 @@ last entry differ (ledger/walls.py).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import DatabaseError
+
 from ledger import keys, storage
+from ledger.pipeline import Statement
 from ledger.rows import (
     SAGA_AND_STEP_COLUMNS,
     SAGA_COLUMNS,
     SAGA_WIDTH,
     STEP_COLUMNS,
+    STEP_WIDTH,
     SagaRow,
     StepRow,
 )
 from ledger.services import unit_sql as sql
 from ledger.states import (
-    SAGA_ENDED,
-    STEP_FINISHED,
     STEP_WITHOUT_EFFECT,
     RecordState,
     SagaState,
     StepState,
 )
+from ledger.walls_sql import SUPERSEDED
 
 _LOCK = (
     f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
@@ -48,6 +50,14 @@ _LOCK_BOTH = (
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
     "WHERE s.id = ANY(%s) ORDER BY g.id, s.id FOR UPDATE OF g, s"
 )
+_LOCK_TAKEN = (
+    "WITH taken AS MATERIALIZED ({}) "  # noqa: S608 - what is taken is ours too
+    f"SELECT {SAGA_AND_STEP_COLUMNS}, t.* FROM taken t "
+    "JOIN ledger_step s ON s.id = t.of_step "
+    "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
+    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
+    "ORDER BY g.id, s.id FOR UPDATE OF g, s"
+)
 
 
 class Superseded(Exception):
@@ -61,7 +71,7 @@ class Unit:
         self.actor = actor
         self.sagas: dict[UUID, SagaRow] = {}
         self.steps: dict[UUID, StepRow] = {}
-        self._statements: list[storage.Statement] = []
+        self._statements: list[Statement] = []
         self._entries: list[dict[str, Any]] = []
         self._messages: list[dict[str, Any]] = []
         self._endings: list[dict[str, Any]] = []
@@ -71,9 +81,7 @@ class Unit:
 
     # -- reading, under the lock ------------------------------------------------------
 
-    def lock(
-        self, saga_ids: Iterable[UUID], *, then: Sequence[storage.Statement] = ()
-    ) -> list[list[Any]]:
+    def lock(self, saga_ids: Iterable[UUID], *, then: Sequence[Statement] = ()) -> list[list[Any]]:
         """Lock sagas, then read the rows of each of `then`: one round trip.
 
         Locks are taken in the order of ids, so that two units never wait in a circle.
@@ -81,11 +89,11 @@ class Unit:
         wanted = sorted({*saga_ids} - self.sagas.keys())
         locked, *results = storage.rows_all([(_LOCK, [wanted]), *then])
         for found in locked:
-            self.sagas[found.id] = SagaRow(**found._asdict())
+            self.sagas[found.id] = SagaRow(*found)
         return results
 
     def lock_with_steps(
-        self, step_ids: Sequence[UUID], *, then: Sequence[storage.Statement] = ()
+        self, step_ids: Sequence[UUID], *, then: Sequence[Statement] = ()
     ) -> list[list[Any]]:
         """Lock steps together with their sagas, in one statement; as `lock` otherwise.
 
@@ -93,12 +101,25 @@ class Unit:
         """
         locked, *results = storage.rows_all([(_LOCK_BOTH, [list(step_ids)]), *then])
         for found in locked:
-            values = list(found)
-            saga, step = values[:SAGA_WIDTH], values[SAGA_WIDTH:]
-            if saga[0] not in self.sagas:
-                self.sagas[saga[0]] = SagaRow(*saga)
-            self.steps[step[0]] = StepRow(*step)
+            self._keep(found)
         return results
+
+    def lock_taken(self, take: str, params: Sequence[Any]) -> list[Any]:
+        """Take messages and lock their steps and sagas, in one statement; the messages' rows.
+
+        `take` selects messages with their `step_id`, locking them. As `lock_with_steps`
+        otherwise: a step or saga that another unit holds is waited for.
+        """
+        locked = storage.rows(_LOCK_TAKEN.format(take), params)
+        for found in locked:
+            self._keep(found)
+        return locked
+
+    def _keep(self, found: Any) -> None:
+        saga, step = found[:SAGA_WIDTH], found[SAGA_WIDTH : SAGA_WIDTH + STEP_WIDTH]
+        if saga[0] not in self.sagas:
+            self.sagas[saga[0]] = SagaRow(*saga)
+        self.steps[step[0]] = StepRow(*step)
 
     def read_saga_steps(self, saga: SagaRow) -> list[StepRow]:
         """Every step of a locked saga, in the order of their positions."""
@@ -219,11 +240,22 @@ class Unit:
         """Write this too, before everything else of the next flush."""
         self._statements.append((statement, params))
 
-    def flush(self) -> None:
-        """Write everything in one round trip. Raises Superseded."""
-        steps = [_step_change(step) for step in self.steps.values() if step.dirty]
-        sagas = [_saga_change(saga) for saga in self.sagas.values() if saga.dirty]
-        expected = {sql.UPDATE_STEPS: len(steps), sql.UPDATE_SAGAS: len(sagas)}
+    def flush(self, *, last: bool = False) -> None:
+        """Write everything in one round trip. Raises Superseded.
+
+        `last` says that nothing follows in this transition: COMMIT then travels with it.
+        """
+        try:
+            (storage.execute_last if last else storage.execute_all)(self._writes())
+        except DatabaseError as error:
+            if storage.sqlstate(error) == SUPERSEDED:
+                raise Superseded from error
+            raise
+        self._written()
+
+    def _writes(self) -> list[Statement]:
+        steps = [sql.step_change(step) for step in self.steps.values() if step.dirty]
+        sagas = [sql.saga_change(saga) for saga in self.sagas.values() if saga.dirty]
         writes = [
             (sql.INSERT_ENTRIES, self._entries),
             (sql.UPDATE_STEPS, steps),
@@ -231,15 +263,11 @@ class Unit:
             (sql.END_ATTEMPTS, self._endings),
             (sql.INSERT_MESSAGES, self._messages),
         ]
-        statements = self._statements + [(text, [_json(rows)]) for text, rows in writes if rows]
+        statements = self._statements + [(text, sql.batch(rows)) for text, rows in writes if rows]
         for text, ids in ((sql.RELEASE_CLAIMS, self._unclaimed), (sql.RELEASE_HOLDS, self._freed)):
             if ids:
                 statements.append((text, [ids]))
-        touched = storage.execute_all(statements)
-        for (text, _), count in zip(statements, touched, strict=True):
-            if count != expected.get(text, count):
-                raise Superseded
-        self._written()
+        return statements
 
     def _written(self) -> None:
         for saga in self.sagas.values():
@@ -255,42 +283,3 @@ class Unit:
             self._unclaimed,
         ):
             pending.clear()
-
-
-def _json(rows: Sequence[dict[str, Any]]) -> str:
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
-
-
-def _step_change(step: StepRow) -> dict[str, Any]:
-    return {
-        "id": str(step.id),
-        "was": step.was,
-        "fence_was": step.fence_was,
-        "state": step.state,
-        "fence": step.fence,
-        "attempts": step.attempts,
-        "reclaims": step.reclaims,
-        "alternative": step.alternative,
-        "held_why": step.held_why,
-        "confirmed_tool": step.confirmed_tool,
-        "result_text": step.result_text,
-        "error": step.error,
-        "residue": step.residue,
-        "executed_seq": step.executed_seq,
-        "finished": step.state in STEP_FINISHED,
-    }
-
-
-def _saga_change(saga: SagaRow) -> dict[str, Any]:
-    return {
-        "id": str(saga.id),
-        "was": saga.was,
-        "state": saga.state,
-        "fence": saga.fence,
-        "step_count": saga.step_count,
-        "retries_used": saga.retries_used,
-        "pivot_position": saga.pivot_position,
-        "closed": saga.closed,
-        "ended_backward_why": saga.ended_backward_why,
-        "ended": saga.state in SAGA_ENDED,
-    }

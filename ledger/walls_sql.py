@@ -1,0 +1,77 @@
+"""The walls that need no state table: the chain, the doorbells, and guarded writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ledger.states import STEP_FINISHED, StepState
+
+# SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
+REFUSED = "P0409"
+# Not refused, only too late: somebody else changed the row first. The transition starts over,
+# or is dropped.
+SUPERSEDED = "P0410"
+# The idempotency record of what was to run says `executed`: that key is spent.
+SPENT = "P0411"
+
+
+def quoted(states: Iterable[str]) -> str:
+    return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+# The text that an entry's hash is over: everything a reader of the API sees, one a line,
+# the payload last. It is the same in ledger/chain.py, which verifies without the database.
+CHAIN = """
+CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    SELECT head_seq + 1, head_hash INTO NEW.seq, NEW.prev_hash
+        FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
+    IF NEW.seq IS NULL THEN
+        RAISE EXCEPTION 'no saga % for this entry', NEW.saga_id USING ERRCODE = '23503';
+    END IF;
+    NEW.at := clock_timestamp();
+    NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
+    NEW.hash := encode(sha256(convert_to(concat_ws(E'\\n',
+        NEW.prev_hash, NEW.saga_id, NEW.seq, NEW.kind, NEW.step_id,
+        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        NEW.actor, NEW.payload), 'UTF8')), 'hex');
+    UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash, updated_at = NEW.at
+        WHERE id = NEW.saga_id;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_entry_chain BEFORE INSERT ON ledger_entry
+    FOR EACH ROW EXECUTE FUNCTION ledger_entry_chain();
+"""
+
+# Doorbells. Losing one costs time and nothing else: every listener polls too.
+WAKE = f"""
+CREATE OR REPLACE FUNCTION ledger_outbox_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    PERFORM pg_notify('ledger_outbox', '');
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_outbox_wake AFTER INSERT ON ledger_outboxmessage
+    FOR EACH STATEMENT EXECUTE FUNCTION ledger_outbox_wake();
+CREATE OR REPLACE FUNCTION ledger_step_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
+    RETURN NULL;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
+    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
+        AND NEW.state IN ({quoted(STEP_FINISHED | {StepState.STUCK})}))
+    EXECUTE FUNCTION ledger_step_wake();
+"""
+
+# A guarded write checks itself, in the statement: nothing has to come back to the caller before
+# COMMIT can be sent.
+EXPECT = f"""
+CREATE OR REPLACE FUNCTION ledger_expect(got bigint, wanted bigint, code text
+    DEFAULT '{SUPERSEDED}') RETURNS bigint LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF got <> wanted THEN
+        RAISE EXCEPTION '% rows instead of %', got, wanted USING ERRCODE = code;
+    END IF;
+    RETURN got;
+END $wall$;
+"""

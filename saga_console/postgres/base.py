@@ -1,0 +1,56 @@
+"""Django's own backend for PostgreSQL, with a cheaper look at a connection of the pool.
+
+The pool's own check is a round trip (0.15 ms) on every take, two of them on a waited step. A
+server that went away has closed its end, and that the kernel tells without asking anybody; only
+a connection that lay idle for long may have been forgotten on the way without a word.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from typing import Any
+
+import psycopg
+from django.db.backends.postgresql import base
+from psycopg_pool import ConnectionPool
+
+# Firewalls forget silent connections after minutes; a ping every few seconds costs nothing.
+ASK_AFTER_S = 5.0
+_SEEN = "_saga_seen_at"
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Named in settings as the engine; everything else of it is Django's."""
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> psycopg.Connection[Any]:
+        """A connection that is alive, from the pool. Raises the pool's errors."""
+        while True:
+            connection: psycopg.Connection[Any] = super().get_new_connection(conn_params)
+            if self.pool is None or _is_alive(connection):
+                return connection
+            connection.close()
+            self.pool.putconn(connection)  # which replaces a closed one
+
+    def _close(self) -> None:
+        if self.connection is not None:
+            setattr(self.connection, _SEEN, time.monotonic())
+        super()._close()  # type: ignore[misc]  # not in the stubs
+
+
+def _is_alive(connection: psycopg.Connection[Any]) -> bool:
+    """Whether it can be used: certainly not when its other end has said or done something."""
+    seen_at: float = getattr(connection, _SEEN, 0.0)
+    if time.monotonic() - seen_at < ASK_AFTER_S and not _has_something_to_say(connection):
+        return True
+    try:
+        ConnectionPool.check_connection(connection)
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _has_something_to_say(connection: psycopg.Connection[Any]) -> bool:
+    ears = select.poll()
+    ears.register(connection.fileno(), select.POLLIN)
+    return bool(ears.poll(0))
