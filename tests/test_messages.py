@@ -250,7 +250,7 @@ def test_without_channels_nothing_is_owed() -> None:
 
 def link_in(mail: Any) -> str:
     (found,) = re.findall(r"^http://\S+", mail.get_content(), re.MULTILINE)
-    return urlsplit(found).path
+    return str(urlsplit(found).path)
 
 
 class TestCaseF16:

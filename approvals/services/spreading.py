@@ -132,7 +132,7 @@ def _title(notice: Any) -> str:
 def _state(notice: Any, request: Approval) -> str:
     """The state that the notice tells of, which the request may have left since."""
     told: str = notice.kind.removeprefix("approval.")
-    return ApprovalState(told).value if told in STATES else ApprovalState.PENDING.value
+    return told if told in STATES else str(ApprovalState.PENDING)
 
 
 def _answer(notice: Any, request: Approval) -> Decision | None:

@@ -10,7 +10,7 @@ from ledger.messagewalls import INSTALL, REMOVE
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0002_walls'),
+        ('ledger', '0003_statements_travel_together'),
     ]
 
     operations = [
