@@ -65,6 +65,11 @@ class RequestRow:
         return args_of(self.bound_args, self.approval.tool, self.approval.tool_digest)
 
     @property
+    def has_secrets(self) -> bool:
+        """Whether something is masked; the digest is over what really runs all the same."""
+        return bool(self.args != self.bound_args)
+
+    @property
     def args_text(self) -> str:
         """The same as text."""
         return json.dumps(self.args, ensure_ascii=False)

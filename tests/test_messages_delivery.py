@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -17,6 +20,7 @@ from ledger.outcomes import Done
 from ledger.postman import LANES, Postman
 from ledger.services import delivering, telling, tokens
 from ledger.services.recording import Finished, record
+from saga_console.home import BASE_DIR
 from tests.approvalcast import claim, in_threads, person, tools, waiting_case
 from tests.postcast import SECRET, Mailbox, Receiver, Write, make_due, post, webhook_channel
 
@@ -255,3 +259,30 @@ def test_the_request_page_says_who_was_told_and_whether_it_arrived(audit: Receiv
     page = client.get(address).content.decode()
     assert "it answered 500" not in page
     assert "delivered" in page
+
+
+def test_relays_as_processes_send_each_message_once(
+    audit: Receiver, console_env: dict[str, str], settings: Any, redis_client: object
+) -> None:
+    """The real thing: two `manage.py relay`, and nothing else that sends."""
+    environ = console_env | {
+        "SAGA_CHANNELS": settings.SAGA_CHANNELS,
+        "SAGA_TOOLS": settings.SAGA_TOOLS,
+        "SAGA_URL": "https://console.example.org",
+        "HOOK_URL": audit.url,
+        "HOOK_KEY": SECRET,
+    }
+    command = [sys.executable, "manage.py", "relay"]
+    relays = [subprocess.Popen(command, cwd=BASE_DIR, env=environ) for _ in range(2)]
+    try:
+        cases = [waiting_case() for _ in range(3)]
+        olivia = person("olivia", "approvers")
+        deciding.approve(olivia, cases[0].request.pk, args_digest=cases[0].digest)
+        until(lambda: Message.objects.filter(state="delivered").count() == 4, within_s=60)
+    finally:
+        for relay in relays:
+            relay.terminate()
+        assert [relay.wait(30) for relay in relays] == [0, 0]
+    told = audit.verified()
+    assert sorted(one["type"] for one in told) == ["approval.approved"] + ["approval.requested"] * 3
+    assert told[0]["data"]["url"].startswith("https://console.example.org/approvals/")
