@@ -7,7 +7,8 @@ the state: no service can forget it. A message that was delivered stays so.
 from __future__ import annotations
 
 from ledger.states import MESSAGE_TRANSITIONS, SAGA_ENDED, MessageState, SagaState
-from ledger.walls import REFUSED, transition_wall
+from ledger.walls import transition_wall
+from ledger.walls_sql import REFUSED
 
 _ENDS = ", ".join(f"'{state}'" for state in sorted(SAGA_ENDED))
 

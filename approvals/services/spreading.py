@@ -126,7 +126,7 @@ _TITLES = {
 
 
 def _title(notice: Any) -> str:
-    return _TITLES.get(notice.kind, notice.kind)
+    return str(_TITLES.get(notice.kind, notice.kind))
 
 
 def _state(notice: Any, request: Approval) -> str:
