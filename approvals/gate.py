@@ -39,7 +39,7 @@ class Gate:
         return queries.decisions_as_told(saga)
 
     def sweep(self) -> int:
-        """End the requests whose time is over, and write what people are to be told; how many ended."""
+        """End requests whose time is over, and write what people are told; how many ended."""
         changed = expiring.sweep()
         spreading.spread()
         return changed
