@@ -25,6 +25,7 @@ WITHOUT_SERVERS = {
     "makemigrations",
     "startapp",
     "up",
+    "verify_export",
     "version",
 }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from approvals import policy, queries
-from approvals.services import expiring, rechecking, requesting, spreading
+from approvals.services import archiving, expiring, rechecking, requesting, spreading
 from ledger.gate import Held, Question, Verdict
 
 
@@ -37,6 +37,24 @@ class Gate:
     def decisions(self, saga: UUID) -> Mapping[str, Mapping[str, Any]]:
         """What people said about a saga, in the words of its entries."""
         return queries.decisions_as_told(saga)
+
+    def decisions_in(
+        self, rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """The same, told from the rows of an export."""
+        return archiving.decisions_in(rows)
+
+    def lines(self, saga: UUID) -> Sequence[str]:
+        """Requests and decisions, as lines of an export."""
+        return archiving.lines(saga)
+
+    def leave(self, saga: UUID) -> None:
+        """Delete what leaves with its saga."""
+        archiving.leave(saga)
+
+    def put_back(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Insert what comes back with its saga."""
+        archiving.put_back(rows)
 
     def sweep(self) -> int:
         """End requests whose time is over, and write what people are told; how many ended."""

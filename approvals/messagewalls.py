@@ -14,7 +14,8 @@ BEGIN
     RETURN NULL;
 END $wall$;
 CREATE OR REPLACE TRIGGER approvals_approval_opens AFTER INSERT ON approvals_approval
-    FOR EACH ROW EXECUTE FUNCTION approvals_approval_notice();
+    FOR EACH ROW WHEN (NEW.state = '{ApprovalState.PENDING}')
+    EXECUTE FUNCTION approvals_approval_notice();
 CREATE OR REPLACE TRIGGER approvals_approval_ends AFTER UPDATE OF state ON approvals_approval
     FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state)
     EXECUTE FUNCTION approvals_approval_notice();

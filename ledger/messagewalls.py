@@ -61,7 +61,10 @@ CREATE OR REPLACE TRIGGER ledger_notice_spread_once BEFORE UPDATE ON ledger_noti
 """
 
 INSTALL = (
-    transition_wall("ledger_message", "message", MESSAGE_TRANSITIONS, [MessageState.WAITING])
+    # No saga: messages stay when one is archived, so none comes back with it.
+    transition_wall(
+        *("ledger_message", "message", MESSAGE_TRANSITIONS, [MessageState.WAITING]), "NULL::uuid"
+    )
     + SAGA_TOLD
     + KEPT
 )

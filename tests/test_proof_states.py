@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from approvals import messagewalls as approvals_messagewalls
 from approvals import walls as approvals_walls
-from ledger import messagewalls, walls
+from ledger import doors, drill_walls, messagewalls, walls
 from ledger.states import (
     MESSAGE_TRANSITIONS,
     RECORD_TRANSITIONS,
@@ -33,21 +33,35 @@ from ledger.states import (
 from tests.proofcast import Agent, Console, address, step, wait_for_states
 
 # In the order in which they are installed.
-SOURCES: tuple[Any, ...] = (walls, approvals_walls, messagewalls, approvals_messagewalls)
+OWN: tuple[Any, ...] = (drill_walls, messagewalls, approvals_messagewalls)
+SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, *OWN)
 # Those of messages have a migration each, which this pins.
 MESSAGES = {
-    "ledger": "bfc1b7a6d46ee66eb1999e1555a78768ed948aa2a485f9856d9b8ada0e13e0a7",
-    "approvals": "2380bfe9f27b04e5a9861143abaea5ac98c079a23d6214c65bed13c475cc5e2b",
+    "ledger": "edff24d97d8666b3bb3099981b977be63a37a854e30ac16b9d7b501e44a2806a",
+    "approvals": "6e5a0ba3826db1c301f00e21ce00021c345d4e2896de4ffef531fe46401950f8",
 }
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
+WALLS = {
+    "ledger": walls.INSTALL + doors.INSTALL,
+    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR,
+}
 INSTALLED = {
     "ledger": (
-        "0003_statements_travel_together",
-        "6342852a64469df175298eca7768acf2cbdf0bcd624577656b6462bb11f39671",
+        "0007_tombstones",
+        "d9e34ef784bee192be73d7e0867c0ca3dc9dc59fc40b2bfda7a0ce01070588e6",
     ),
-    "approvals": ("0002_walls", "0e81d5021cc419d3cf0f46acf8d137209013d1fb2c632b070a198c1da042a417"),
+    "approvals": (
+        "0003_the_door",
+        "c01a067fd83256cfe60fdc6bd83e5d45010c515635ac14e2b9123cb613626a0f",
+    ),
 }
+
+# The walls of drills came later, and stand apart.
+DRILLS_INSTALLED = (
+    "0005_drills",
+    "1e3f1307c03df264cce1f30825f42dfec491f925d0cc81a9f606e26ba7089e15",
+)
 
 
 @dataclass(frozen=True)
@@ -199,19 +213,24 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
         for source in reversed(SOURCES):
             cursor.execute(source.REMOVE)
         assert definitions() == {}
-        for source in SOURCES:
-            cursor.execute(source.INSTALL)
+        for install in (*WALLS.values(), *(source.INSTALL for source in OWN)):
+            cursor.execute(install)
     assert definitions() == migrated
     assert len(migrated) > sum(len(source.FUNCTIONS) for source in SOURCES)
 
 
-@pytest.mark.parametrize(("app", "source"), [("ledger", walls), ("approvals", approvals_walls)])
-def test_a_changed_wall_comes_with_a_migration(app: str, source: Any) -> None:
+def test_a_changed_wall_of_drills_comes_with_a_migration() -> None:
+    digest = hashlib.sha256(drill_walls.INSTALL.encode()).hexdigest()
+    assert ("0005_drills", digest) == DRILLS_INSTALLED
+
+
+@pytest.mark.parametrize("app", WALLS)
+def test_a_changed_wall_comes_with_a_migration(app: str) -> None:
     """A database that was migrated before the change would keep the old wall."""
     found = MigrationLoader(None).disk_migrations.items()
     texts = {name: inspect.getsource(type(made)) for (label, name), made in found if label == app}
     newest = max(name for name, text in texts.items() if "walls." in text)
-    digest = hashlib.sha256(source.INSTALL.encode()).hexdigest()
+    digest = hashlib.sha256(WALLS[app].encode()).hexdigest()
     assert (newest, digest) == INSTALLED[app]
 
 

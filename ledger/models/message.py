@@ -18,7 +18,14 @@ class Notice(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    saga = models.ForeignKey(Saga, on_delete=models.PROTECT, related_name="+", db_index=False)
+    # No constraint: an archived saga leaves, and what was told about it stays.
+    saga = models.ForeignKey(
+        Saga,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
     about = models.UUIDField()
     kind = models.CharField(max_length=40)
     round = models.PositiveBigIntegerField(default=0)

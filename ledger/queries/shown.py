@@ -44,4 +44,7 @@ def schema_of(tool: str, digest: str = "") -> Mapping[str, Any] | None:
             _schemas[digest] = found
     if digest in _schemas:
         return _schemas[digest]
-    return registry().get(tool).args_schema if tool in registry() else None
+    if tool in registry():
+        return registry().get(tool).args_schema
+    newest = ToolVersion.objects.filter(key=tool).order_by("-first_seen_at").first()
+    return newest.definition.get("args") if newest is not None else None

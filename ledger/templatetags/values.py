@@ -137,10 +137,17 @@ def shown_payload(entry: Any) -> SafeString:
 
 
 @register.filter
-def shown_args(step: Any) -> str:
-    """The text of a step's arguments without what its tool calls secret."""
-    args = shown.args_of(json.loads(step.args_text), step.tool, step.tool_version_id)
+def shown_args(row: Any) -> str:
+    """The text of what a step's row runs, without what its tool calls secret."""
+    digest = "" if row.step.alternative else row.step.tool_version_id
+    args = shown.args_of(json.loads(row.args_text), row.tool, digest)
     return json.dumps(args, ensure_ascii=False)
+
+
+@register.filter
+def shown_text(args_text: str, tool: str) -> str:
+    """The same of arguments whose version of the tool is not kept with them."""
+    return json.dumps(shown.args_of(json.loads(args_text), tool), ensure_ascii=False)
 
 
 @register.filter
@@ -176,3 +183,10 @@ def took(attempt: Any) -> str:
     """How long an attempt has taken, or takes so far."""
     end: datetime = attempt.ended_at or timezone.now()
     return measured(end - attempt.started_at)
+
+
+@register.filter
+def reason_in(payload: str) -> str:
+    """What a person gave as the reason in an entry; '' when the entry has none."""
+    told = json.loads(payload)
+    return str(told.get("reason") or "") if isinstance(told, dict) else ""

@@ -10,7 +10,7 @@ from ledger.messagewalls import INSTALL, REMOVE
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0003_statements_travel_together'),
+        ('ledger', '0007_tombstones'),
     ]
 
     operations = [
@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
                 ('groups', models.JSONField(default=list)),
                 ('at', models.DateTimeField(db_default=ledger.models.fields.ClockTimestamp())),
                 ('spread_at', models.DateTimeField(blank=True, null=True)),
-                ('saga', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.saga')),
+                ('saga', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.saga')),
             ],
         ),
         migrations.CreateModel(

@@ -6,6 +6,6 @@ from approvals.messagewalls import INSTALL, REMOVE
 
 
 class Migration(migrations.Migration):
-    dependencies = [("approvals", "0002_walls"), ("ledger", "0004_messages")]
+    dependencies = [("approvals", "0003_the_door"), ("ledger", "0008_messages")]
 
     operations = [migrations.RunSQL(INSTALL, REMOVE)]
