@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import policy, queries
-from approvals.services import archiving, expiring, rechecking, requesting, reserving
+from approvals.services import archiving, expiring, rechecking, requesting, reserving, spreading
 from ledger.gate import Held, Leaving, NotYet, Overrun, Question, Verdict
 
 
@@ -62,5 +62,7 @@ class Gate:
         archiving.put_back(rows)
 
     def sweep(self) -> int:
-        """End the requests whose time is over; how many."""
-        return expiring.sweep()
+        """End requests whose time is over, and write what people are told; how many ended."""
+        changed = expiring.sweep()
+        spreading.spread()
+        return changed

@@ -19,6 +19,7 @@ from approvals.states import ApprovalState
 from ledger import storage
 from ledger.models.fields import ClockTimestamp
 from ledger.queries.documents import Absolute, Document, stamp
+from ledger.queries.shown import args_of
 
 CLOCK = {"now": ClockTimestamp()}
 SAID: str = "said"
@@ -134,7 +135,8 @@ def document(request: Approval, person: Person, absolute: Absolute) -> Document:
         "step_id": request.step.step_id,
         "tool": request.tool,
         "tool_version": request.tool_version,
-        "args": json.loads(request.args_text),
+        # Digests are over what runs; what is shown has no secret in it.
+        "args": args_of(json.loads(request.args_text), request.tool, request.tool_digest),
         "args_digest": request.args_digest,
         "policy": {"rule": request.rule, "digest": request.policy_digest},
         "needs": needs_of(request),

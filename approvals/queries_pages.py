@@ -18,6 +18,7 @@ from approvals.models import Approval, Decision
 from approvals.rights import Person
 from approvals.states import Answer, ApprovalState
 from ledger.errors import NotFound
+from ledger.queries.shown import args_of
 from ledger.states import Direction
 
 PAGE_SIZE = 50
@@ -54,9 +55,24 @@ class RequestRow:
         return said
 
     @cached_property
-    def args(self) -> Any:
-        """The arguments exactly as they are bound to the answer."""
+    def bound_args(self) -> Any:
+        """The arguments exactly as they are bound to the answer, secrets included: not to show."""
         return json.loads(self.approval.args_text)
+
+    @cached_property
+    def args(self) -> Any:
+        """The arguments as people are shown them: complete, but for what is secret."""
+        return args_of(self.bound_args, self.approval.tool, self.approval.tool_digest)
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether something is masked; the digest is over what really runs all the same."""
+        return bool(self.args != self.bound_args)
+
+    @property
+    def args_text(self) -> str:
+        """The same as text."""
+        return json.dumps(self.args, ensure_ascii=False)
 
     @property
     def who(self) -> str:

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 from ledger import faultpoints, storage
 from ledger.gate import gate
 from ledger.listening import LOST, drain, listen, wait_for_notify
-from ledger.services import checkpoints, drilling, freezing, shifts, sweeping
+from ledger.services import checkpoints, drilling, freezing, shifts, sweeping, telling
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ def sweep() -> int:
     changed += _alone(freezing.lift_expired) or 0
     changed += _alone(drilling.give_up) or 0
     changed += _alone(gate().sweep) or 0
+    changed += _alone(telling.spread_sagas) or 0
     return changed
 
 

@@ -42,6 +42,12 @@ class RecordState(StrEnum):
     FAILED = "failed"
 
 
+class MessageState(StrEnum):
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    UNDELIVERED = "undelivered"
+
+
 class Direction(StrEnum):
     FORWARD = "forward"
     COMPENSATE = "compensate"
@@ -134,6 +140,19 @@ RECORD_TRANSITIONS: Mapping[RecordState, frozenset[RecordState]] = {
     _R.PENDING: frozenset({_R.EXECUTED, _R.FAILED}),
     _R.FAILED: frozenset({_R.PENDING}),
     _R.EXECUTED: frozenset(),
+}
+
+# A message to people or to a webhook, on one channel. `delivered`: its receiver took it.
+_M = MessageState
+MESSAGE_TRANSITIONS: Mapping[MessageState, frozenset[MessageState]] = {
+    _M.WAITING: frozenset({_M.DELIVERED, _M.UNDELIVERED}),
+    _M.UNDELIVERED: frozenset({_M.WAITING}),
+    _M.DELIVERED: frozenset(),
+}
+MESSAGE_MEANING: Mapping[MessageState, str] = {
+    _M.WAITING: "It is on its way, or waits for its next try.",
+    _M.DELIVERED: "Its receiver took it.",
+    _M.UNDELIVERED: "Its tries are used up; a person may have it tried again.",
 }
 
 # A step in one of these has reached an end as far as its agent is concerned.

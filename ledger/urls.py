@@ -15,6 +15,7 @@ urlpatterns = [
     path("attention/", attention.attention, name="attention"),
     path("attention/<uuid:step_id>/resolve", attention.resolve, name="resolve"),
     path("attention/<uuid:step_id>/retry", attention.retry, name="retry"),
+    path("attention/messages/<uuid:message_id>/resend", attention.resend, name="resend"),
     path("tools/", tools.tools, name="tools"),
     path("tools/<str:key>/", tools.tool, name="tool"),
     path("tools/<str:key>/drill", tools.drill, name="drill"),

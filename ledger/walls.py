@@ -55,7 +55,7 @@ def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
     return ",\n        ".join(pairs)
 
 
-def _transition_wall(
+def transition_wall(
     table: str,
     noun: str,
     transitions: Mapping[S, frozenset[S]],
@@ -222,9 +222,9 @@ END $wall$;
 {_told("step")}{_told("saga")}"""
 
 INSTALL = (
-    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
-    + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
-    + _transition_wall(
+    transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
+    + transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
+    + transition_wall(
         *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
         "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",
     )

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from saga_console import environment as env
 from saga_console.home import BASE_DIR, current_home
+from saga_console.mailserver import mail_server
 
 HOME = current_home()
 
@@ -185,6 +186,20 @@ SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
 # Where `manage.py archive` puts exports, and where pages look for them.
 SAGA_ARCHIVE = env.text("SAGA_ARCHIVE") or str(HOME.root / "archive")
 
+# Who is told, and how. Links in messages begin with SAGA_URL; `up` says where it listens.
+SAGA_CHANNELS = env.text("SAGA_CHANNELS")
+SAGA_URL = env.text("SAGA_URL") or (
+    f"http://{env.text('SAGA_HOST', '127.0.0.1')}:{env.number('PORT', 8400)}"
+)
+# Hosts to which a saga's own webhook may lead: an agent names the address.
+SAGA_WEBHOOK_HOSTS = env.words("SAGA_WEBHOOK_HOSTS")
+SAGA_MAIL_FROM = DEFAULT_FROM_EMAIL = env.text("SAGA_MAIL_FROM")
+SAGA_MAIL_URL = env.text("SAGA_MAIL_URL")
+_MAIL = mail_server("SAGA_MAIL_URL", SAGA_MAIL_URL)
+EMAIL_HOST, EMAIL_PORT = _MAIL.host, _MAIL.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _MAIL.user, _MAIL.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = _MAIL.starttls, _MAIL.tls
+
 # The engine. A lease outlives the tool's own timeout in any case; these are the floor.
 SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
 # A lease outlives the tool's own timeout by this much, for the answer to be written down. Under
@@ -235,7 +250,8 @@ LOGGING: dict[str, Any] = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "format": "{asctime} {levelname:<7} {name}: {message}",
+            "()": "ledger.masking.Formatter",
+            "fmt": "{asctime} {levelname:<7} {name}: {message}",
             "style": "{",
             "datefmt": "%H:%M:%S",
         }

@@ -183,7 +183,7 @@ class Console:
         self.supervisor.exit_status = None
 
     def _start_children(self) -> None:
-        env = {**os.environ, **self._demo_environment()}
+        env = {"SAGA_URL": self.plan.address, **os.environ, **self._demo_environment()}
         boss = self.supervisor
         boss.add(web(self.plan, env))
         boss.add(command("relay", "relay", env=env))

@@ -11,7 +11,7 @@ from approvals.states import ANSWERED, OPEN, ApprovalState
 from approvals.states import MEANING as APPROVAL_MEANING
 from approvals.states import TRANSITIONS as APPROVAL_TRANSITIONS
 from ledger import states
-from ledger.states import RecordState, SagaState
+from ledger.states import MessageState, RecordState, SagaState
 from ledger.walls import STEP_START
 
 RECORD_MEANING: Mapping[RecordState, str] = {
@@ -75,6 +75,14 @@ def page() -> str:
                 RECORD_MEANING,
                 states.RECORD_TRANSITIONS,
                 [RecordState.PENDING],
+                (),
+            ),
+            _machine(
+                "Message",
+                "One piece of news on one channel: mail, webhook, Slack or Teams.",
+                states.MESSAGE_MEANING,
+                states.MESSAGE_TRANSITIONS,
+                [MessageState.WAITING],
                 (),
             ),
             _machine(

@@ -16,19 +16,30 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from psycopg.types.json import Jsonb
 
+from approvals import messagewalls as approvals_messagewalls
 from approvals import walls as approvals_walls
-from ledger import doors, drill_walls, walls
+from ledger import doors, drill_walls, messagewalls, walls
 from ledger.states import (
+    MESSAGE_TRANSITIONS,
     RECORD_TRANSITIONS,
     SAGA_ENDED,
     SAGA_TRANSITIONS,
     STEP_TRANSITIONS,
+    MessageState,
     RecordState,
     SagaState,
     StepState,
 )
 from tests.proofcast import Agent, Console, address, step, wait_for_states
 
+# In the order in which they are installed.
+OWN: tuple[Any, ...] = (drill_walls, messagewalls, approvals_messagewalls)
+SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, *OWN)
+# Those of messages have a migration each, which this pins.
+MESSAGES = {
+    "ledger": "edff24d97d8666b3bb3099981b977be63a37a854e30ac16b9d7b501e44a2806a",
+    "approvals": "6e5a0ba3826db1c301f00e21ce00021c345d4e2896de4ffef531fe46401950f8",
+}
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
@@ -95,11 +106,30 @@ TABLES = {
         frozenset({"pending"}),
         {"key": "anew"},
     ),
+    "message": Table(
+        "ledger_message",
+        MessageState,
+        MESSAGE_TRANSITIONS,
+        "delivered_at = CASE WHEN %(state)s::text = 'delivered' THEN now() END",
+        frozenset({"waiting"}),
+        {"id": ANEW, "channel": "anew"},
+    ),
 }
 PAIRS = {
     name: [(old, new) for old, new in product(table.states, repeat=2) if old != new]
     for name, table in TABLES.items()
 }
+
+
+A_MESSAGE = """
+WITH notice AS (
+    INSERT INTO ledger_notice (saga_id, about, kind, round, groups)
+    VALUES (%s, %s, 'saga.stuck', 7, '[]') RETURNING id, about
+)
+INSERT INTO ledger_message (id, notice_id, about, channel, form, recipients, content, state, tries,
+    last_error)
+SELECT gen_random_uuid(), id, about, 'desk', 'mail', '[]', '{}', 'waiting', 0, '' FROM notice
+"""
 
 
 @pytest.fixture
@@ -108,6 +138,7 @@ def one_row_each(console: Console, prover: Agent) -> Iterator[psycopg.Connection
     saga = prover.open(step("one", address()))
     wait_for_states(prover, [saga], "committed")
     with console.database("postgres") as superuser, superuser.transaction(force_rollback=True):
+        superuser.execute(A_MESSAGE, [saga, saga])
         # Deferred rules ask whether an entry tells of the change; here only the edge matters.
         yield superuser
 
@@ -163,12 +194,7 @@ def test_the_database_lets_a_row_begin_only_where_it_may(
 
 def definitions() -> dict[str, str]:
     """Every function and trigger of ours in this database, as Postgres itself writes it."""
-    names = [
-        *walls.FUNCTIONS,
-        *doors.FUNCTIONS,
-        *drill_walls.FUNCTIONS,
-        *approvals_walls.FUNCTIONS,
-    ]
+    names = [name for source in SOURCES for name in source.FUNCTIONS]
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE proname = ANY(%s) "
@@ -184,13 +210,13 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
     """Functions and triggers, from an empty slate: nothing more, nothing less."""
     migrated = definitions()
     with connection.cursor() as cursor:
-        for remove in (approvals_walls.REMOVE, doors.REMOVE, drill_walls.REMOVE, walls.REMOVE):
-            cursor.execute(remove)
+        for source in reversed(SOURCES):
+            cursor.execute(source.REMOVE)
         assert definitions() == {}
-        for install in (*WALLS.values(), drill_walls.INSTALL):
+        for install in (*WALLS.values(), *(source.INSTALL for source in OWN)):
             cursor.execute(install)
     assert definitions() == migrated
-    assert len(migrated) > len(walls.FUNCTIONS) + len(approvals_walls.FUNCTIONS)
+    assert len(migrated) > sum(len(source.FUNCTIONS) for source in SOURCES)
 
 
 def test_a_changed_wall_of_drills_comes_with_a_migration() -> None:
@@ -206,3 +232,10 @@ def test_a_changed_wall_comes_with_a_migration(app: str) -> None:
     newest = max(name for name, text in texts.items() if "walls." in text)
     digest = hashlib.sha256(WALLS[app].encode()).hexdigest()
     assert (newest, digest) == INSTALLED[app]
+
+
+@pytest.mark.parametrize(
+    ("app", "source"), [("ledger", messagewalls), ("approvals", approvals_messagewalls)]
+)
+def test_a_changed_wall_of_messages_comes_with_a_migration(app: str, source: Any) -> None:
+    assert hashlib.sha256(source.INSTALL.encode()).hexdigest() == MESSAGES[app]

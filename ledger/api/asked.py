@@ -6,11 +6,12 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 from uuid import UUID
 
+from django.conf import settings
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ledger import webhosts
 from ledger.reasons import MAX_CHARS, is_said, reason_fault
 
 MAX_STEPS = 500
@@ -48,10 +49,12 @@ def _uuid(text: str) -> str:
 
 
 def _webhook(text: str) -> str:
-    address = urlsplit(text)
-    if address.scheme not in ("http", "https") or not address.hostname:
-        raise ValueError("this is not an http or https address")
-    return _one_line(text)
+    _one_line(text)
+    try:
+        webhosts.check(text, webhosts.hosts(settings.SAGA_WEBHOOK_HOSTS))
+    except webhosts.NotAllowed as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -160,7 +163,11 @@ class NewSaga(Asked):
     retry_budget: int | None = Field(
         default=None, ge=0, le=10_000, description="Retries that all steps share."
     )
-    webhook: Annotated[str, Field(max_length=2000), AfterValidator(_webhook)] | None = None
+    webhook: Annotated[str, Field(max_length=2000), AfterValidator(_webhook)] | None = Field(
+        default=None,
+        description="Is sent one signed POST when the saga is stuck or has ended. Its host must be "
+        "one that whoever operates the console allows.",
+    )
 
 
 class Because(Asked):

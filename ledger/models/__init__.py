@@ -2,6 +2,7 @@ from ledger.models.attempt import Attempt, EffectClaim, IdempotencyRecord, Resou
 from ledger.models.drill import Drill, DrillLeg
 from ledger.models.entry import Checkpoint, CheckpointHead, Entry
 from ledger.models.identity import Agent, Token
+from ledger.models.message import Message, Notice
 from ledger.models.outbox import OutboxMessage, Shift
 from ledger.models.saga import Freeze, Saga
 from ledger.models.step import Step, ToolVersion
@@ -26,6 +27,8 @@ __all__ = [
     "Export",
     "Freeze",
     "IdempotencyRecord",
+    "Message",
+    "Notice",
     "OutboxMessage",
     "ResourceHold",
     "Restoration",

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from ledger.models import Attempt, Entry, OutboxMessage, Step
+from ledger.models import Attempt, Entry, Message, OutboxMessage, Step
+from ledger.queries import messages
 from ledger.states import STEP_FINISHED, StepState
 
 # Nobody answers more than this in one sitting; the page says when there are more.
@@ -42,6 +43,7 @@ class Attention:
     parked: Sequence[Case]
     contradicted: Sequence[Case]
     change_requested: Sequence[Case]
+    undelivered: Sequence[Message]
     more: bool
 
     @property
@@ -51,7 +53,7 @@ class Attention:
 
     @property
     def is_quiet(self) -> bool:
-        return not (self.cases or self.change_requested)
+        return not (self.cases or self.change_requested or self.undelivered)
 
 
 _IN_DOUBT = Q(state=StepState.UNKNOWN) | (Q(state=StepState.COMPENSATING) & ~Q(held_why=""))
@@ -99,13 +101,15 @@ def attention() -> Attention:
     changes = _unanswered(Q(state=StepState.CHANGE_REQUESTED))
     contradicted = _steps(_CONTRADICTED)
     found = (stuck, doubted, changes, parked, contradicted)
+    undelivered = messages.undelivered()
     return Attention(
         stuck=_cases(stuck[:MOST_CASES]),
         unknown=_cases(unknown[:MOST_CASES]),
         parked=_cases(parked[:MOST_CASES]),
         contradicted=_cases(contradicted[:MOST_CASES]),
         change_requested=_cases(changes[:MOST_CASES]),
-        more=max(map(len, found)) > MOST_CASES,
+        undelivered=undelivered[:MOST_CASES],
+        more=max(len(one) for one in (*found, undelivered)) > MOST_CASES,
     )
 
 
@@ -118,6 +122,7 @@ def _parked() -> list[Step]:
 
 
 def waiting_count(limit: int) -> int:
-    """How many steps need an answer, counted no further than `limit`."""
+    """How many steps and messages need a person, counted no further than `limit`."""
     needing = (Q(state=StepState.STUCK) | _IN_DOUBT) & Q(residue=False)
-    return Step.objects.filter(needing)[:limit].count()
+    steps = Step.objects.filter(needing)[:limit].count()
+    return steps if steps == limit else min(limit, steps + len(messages.undelivered()))

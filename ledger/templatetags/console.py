@@ -190,7 +190,7 @@ def icon(name: str, label: str = "") -> SafeString:
 
 
 @cache
-def _badge(word: str, tone: str, picture: str, meaning: str, *, strong: bool = False) -> SafeString:
+def badge(word: str, tone: str, picture: str, meaning: str, *, strong: bool = False) -> SafeString:
     return format_html(
         '<span class="badge tone-{}{}" title="{}">{}{}</span>',
         tone,
@@ -206,26 +206,26 @@ def step_badge(state: str) -> SafeString:
     """The state of a step: shape, word, and the sentence of ledger/states.py as a tooltip."""
     known = StepState(state)
     strong = known is StepState.STUCK
-    return _badge(known, STEP_TONE[known], known, STEP_MEANING[known], strong=strong)
+    return badge(known, STEP_TONE[known], known, STEP_MEANING[known], strong=strong)
 
 
 @register.filter
 def saga_badge(state: str) -> SafeString:
     known = SagaState(state)
     strong = known is SagaState.STUCK
-    return _badge(known, SAGA_TONE[known], known, SAGA_MEANING[known], strong=strong)
+    return badge(known, SAGA_TONE[known], known, SAGA_MEANING[known], strong=strong)
 
 
 @register.filter
 def approval_badge(state: str) -> SafeString:
-    return _badge(state, APPROVAL_TONE[state], APPROVAL_ICON[state], "")
+    return badge(state, APPROVAL_TONE[state], APPROVAL_ICON[state], "")
 
 
 @register.filter
 def drill_badge(state: str) -> SafeString:
     known = DrillState(state)
     tone, picture = DRILL_LOOK[known]
-    return _badge(known, tone, picture, DRILL_MEANING[known])
+    return badge(known, tone, picture, DRILL_MEANING[known])
 
 
 @register.filter

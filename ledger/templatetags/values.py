@@ -12,6 +12,8 @@ from django import template
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from ledger.masking import redact
+from ledger.queries import shown
 from ledger.templatetags.console import measured
 from ledger.templatetags.visible import show
 
@@ -103,10 +105,7 @@ def arguments(args_text: str, confirm_in: str = "") -> dict[str, Any]:
 
 @register.filter
 def pretty(value: Any) -> SafeString:
-    """A value, or JSON text, as indented JSON; other text as it is.
-
-    JSON escapes the breaks inside its strings, so those of the indentation need no sign.
-    """
+    """A value, or JSON text, as indented JSON without its secrets; other text as it is."""
     if value is None:
         return SafeString("")
     if isinstance(value, str):
@@ -114,12 +113,41 @@ def pretty(value: Any) -> SafeString:
             value = json.loads(value)
         except ValueError:
             return show(value, keep_breaks=True)
+    return written(redact(value))
+
+
+@register.filter
+def written(value: Any) -> SafeString:
+    """A JSON value as indented JSON, whatever its members are called: a schema for example.
+
+    JSON escapes the breaks inside its strings, so those of the indentation need no sign.
+    """
     lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
     return SafeString("\n".join(show(line) for line in lines))
 
 
 # What the engine keeps of an outcome or an error, in the order of what a person wants first.
 _TELLING_KEYS = ("detail", "error", "reason")
+
+
+@register.filter
+def shown_payload(entry: Any) -> SafeString:
+    """What an entry says, as indented JSON, masked by the schema of the tool that it names."""
+    return written(shown.payload_of(json.loads(entry.payload)))
+
+
+@register.filter
+def shown_args(row: Any) -> str:
+    """The text of what a step's row runs, without what its tool calls secret."""
+    digest = "" if row.step.alternative else row.step.tool_version_id
+    args = shown.args_of(json.loads(row.args_text), row.tool, digest)
+    return json.dumps(args, ensure_ascii=False)
+
+
+@register.filter
+def shown_text(args_text: str, tool: str) -> str:
+    """The same of arguments whose version of the tool is not kept with them."""
+    return json.dumps(shown.args_of(json.loads(args_text), tool), ensure_ascii=False)
 
 
 @register.filter

@@ -13,6 +13,7 @@ from jmespath.exceptions import JMESPathError
 
 from ledger.errors import InvalidArgs
 from ledger.keys import canonical
+from ledger.masking import know
 from ledger.states import BlastRadius, Direction, Tier
 from ledger.tools.contract import Tool, check_tier, digest_of
 from ledger.tools.faults import DefinitionError
@@ -153,6 +154,7 @@ class Builder:
             raise DefinitionError(f"the environment variable {variable} is not set")
         if not value.isprintable():
             raise DefinitionError(f"the environment variable {variable} has control characters")
+        know(value)
         return value
 
     def _header(self, name: str, text: str, path: tuple[str, ...]) -> Template:

@@ -14,6 +14,7 @@ import httpx
 import jmespath
 from jmespath.exceptions import JMESPathError
 
+from ledger.masking import MASK, parts_of, without
 from ledger.outcomes import (
     Applied,
     Done,
@@ -40,9 +41,6 @@ from ledger.tools.placeholders import (
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 # RFC 9110, 5.5: these would end the header and begin another.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-MASK = "•••"
-# A secret shorter than this is a word that answers may contain by chance.
-MIN_MASKED_CHARS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +90,11 @@ class Action:
     @property
     def _telling(self) -> Iterator[str]:
         for secret in self.secrets.values():
-            for part in (secret, secret.partition(" ")[2]):  # "Bearer x", and x alone
-                if len(part) >= MIN_MASKED_CHARS:
-                    yield part
+            yield from parts_of(secret)
 
     def masked(self, text: str) -> str:
         """`text` without this action's secrets: a target may echo what it was sent."""
-        for part in self._telling:
-            text = text.replace(part, MASK)
-        return text
+        return without(text, self._telling)
 
     def without_secrets(self, answer: Answer) -> Answer:
         """The answer with this action's secrets masked in its body."""

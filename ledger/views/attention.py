@@ -11,7 +11,7 @@ from ledger.actions import Action
 from ledger.errors import InvalidArgs
 from ledger.keys import parse_json
 from ledger.queries import pages_attention
-from ledger.services import operating
+from ledger.services import delivering, operating
 from ledger.services.operating import Answered, Pressed, Resolution
 from ledger.views import live
 from ledger.views.acts import Remedy, remedies_for
@@ -62,6 +62,7 @@ def attention(request: HttpRequest) -> HttpResponse:
             for case in [*found.cases, *found.change_requested]
         ]
         + [remedy.case.question for remedy in remedies.values()]
+        + [message.pk for message in found.undelivered]
     )
     if live.has_seen(request, mark):
         return live.unchanged()
@@ -95,6 +96,12 @@ def resolve(request: HttpRequest, step_id: UUID) -> str:
         **_who(request),
     )
     return _said(answered, ANSWERS[answer])
+
+
+@pressed("ledger:attention")
+def resend(_request: HttpRequest, message_id: UUID) -> str:
+    delivering.try_again(message_id)
+    return "The message is tried again."
 
 
 @pressed("ledger:attention")

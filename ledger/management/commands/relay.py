@@ -9,14 +9,20 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from ledger import outbox
+from ledger.postman import Postman
+from ledger.tools.installed import registry
 
 
 class Command(BaseCommand):
-    help = "Ring for shifts when work waits, and act on what time brings. Run as many as you like."
+    help = "Ring for shifts, act on what time brings, send messages. Run as many as you like."
 
     def handle(self, *args: Any, **options: Any) -> None:
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
+        registry()  # knows what must never leave in a message
+        messages = threading.Thread(target=Postman().run, args=[stop], name="messages", daemon=True)
+        messages.start()
         self.stdout.write("relay: listening")
         outbox.run_forever(stop.is_set)
+        messages.join(2.0)  # a receiver that hangs keeps nobody: its message is sent again

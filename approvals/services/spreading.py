@@ -1,0 +1,167 @@
+"""What people are told about a request, and through which channels: the relay's work.
+
+Notices are left by the database (approvals/messagewalls.py) and by `remind` and `escalate`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+
+from approvals import queries
+from approvals.models import Approval, Decision
+from approvals.queries_pages import RequestRow
+from approvals.rights import Person
+from approvals.states import STATE_OF, ApprovalState
+from ledger.channels import EVERYBODY, Channel
+from ledger.letters import Content
+from ledger.queries.documents import stamp
+from ledger.queries.shown import args_of
+from ledger.services import telling
+
+KINDS = "approval.%"
+REMINDER, ESCALATED = "approval.reminder", "approval.escalated"
+_NOBODY = Person(None, "")
+STATES = frozenset(state.value for state in ApprovalState)
+_ANSWERS = {f"approval.{state}": answer for answer, state in STATE_OF.items()}
+
+
+def remind(request: UUID, round_no: int) -> bool:
+    """Tell those who are asked once more; joins the caller's transaction.
+
+    `round_no` numbers the reminders from 1. False when this one was sent before.
+    """
+    return _tell(request, REMINDER, round_no, ())
+
+
+def escalate(request: UUID, groups: Collection[str], round_no: int = 1) -> bool:
+    """Tell these groups that a request has come to them; as `remind` otherwise."""
+    return _tell(request, ESCALATED, round_no, groups)
+
+
+def _tell(request: UUID, kind: str, round_no: int, groups: Collection[str]) -> bool:
+    saga = Approval.objects.values_list("saga_id", flat=True).get(pk=request)
+    return telling.tell(saga, request, kind, round_no=round_no, groups=groups)
+
+
+def spread() -> int:
+    """Turn notices about requests into messages; how many notices. Safe in many processes."""
+    return telling.spread_all(KINDS, _spread)
+
+
+def _spread(notice: Any) -> None:
+    request = queries.requests().select_related("step__tool_version").get(pk=notice.about)
+    groups = set(notice.groups) or _told_before(notice) | _asked(request)
+    content = _content(notice, RequestRow(request, _NOBODY))
+    telling.write(notice, content, groups, lambda channel: _recipients(channel, groups))
+
+
+def _asked(request: Approval) -> set[str]:
+    return {need.group for need in request.asked_needs()}
+
+
+def _told_before(notice: Any) -> set[str]:
+    """Who was brought in later must hear the end as well."""
+    return set(telling.groups_told(notice.about, notice.id))
+
+
+def _recipients(channel: Channel, groups: Collection[str]) -> Sequence[str]:
+    """Addresses of a mail; the host of everything else. Members are those of now."""
+    if not channel.members:
+        return channel.to or [channel.where]
+    told = groups if EVERYBODY in channel.groups else channel.groups.intersection(groups)
+    users: Any = get_user_model().objects
+    found = users.filter(is_active=True, groups__name__in=told).exclude(email="")
+    return sorted(set(found.values_list("email", flat=True)))
+
+
+def _content(notice: Any, row: RequestRow) -> Content:
+    request = row.approval
+    answer = _answer(notice, request)
+    url = telling.page(queries.page_of(request.pk))
+    shown = args_of(row.bound_args, request.tool, request.tool_digest)
+    return Content(
+        type=notice.kind,
+        at=stamp(notice.at) or "",
+        title=f"{_title(notice)}: {row.who} wants to {row.effect}",
+        facts=[fact for fact in _facts(notice, row, shown, answer) if fact[1]],
+        url=url,
+        data={
+            "approval_id": str(request.pk),
+            "saga_id": str(request.saga_id),
+            "step_id": request.step.step_id,
+            "agent": request.saga.agent.name,
+            "tool": request.tool,
+            "tool_version": request.tool_version,
+            "direction": request.direction,
+            "args": shown,
+            "args_digest": request.args_digest,
+            "policy": {"rule": request.rule, "digest": request.policy_digest},
+            "needs": request.needs,
+            "state": _state(notice, request),
+            "by": answer.username if answer else None,
+            "reason": answer.reason if answer else None,
+            "expires_at": stamp(request.expires_at),
+            "superseded_by": str(request.superseded_by_id) if request.superseded_by_id else None,
+            "url": url,
+        },
+    )
+
+
+_TITLES = {
+    "approval.requested": "Waiting for your answer",
+    REMINDER: "Still waiting for an answer",
+    ESCALATED: "Passed on to you",
+    "approval.approved": "Approved",
+    "approval.rejected": "Rejected",
+    "approval.change_requested": "Sent back for a change",
+    "approval.expired": "Expired, nothing was run",
+    "approval.superseded": "Replaced by another request",
+    "approval.cancelled": "Withdrawn, nothing was run",
+}
+
+
+def _title(notice: Any) -> str:
+    return str(_TITLES.get(notice.kind, notice.kind))
+
+
+def _state(notice: Any, request: Approval) -> str:
+    """The state that the notice tells of, which the request may have left since."""
+    told: str = notice.kind.removeprefix("approval.")
+    return told if told in STATES else str(ApprovalState.PENDING)
+
+
+def _answer(notice: Any, request: Approval) -> Decision | None:
+    answer = _ANSWERS.get(notice.kind)
+    given = [one for one in request.said if one.answer == answer]
+    return given[-1] if given else None
+
+
+def _facts(
+    notice: Any, row: RequestRow, shown: dict[str, Any], answer: Decision | None
+) -> list[tuple[str, str]]:
+    request = row.approval
+    ends = f"{request.expires_at:%Y-%m-%d %H:%M} UTC, then it is a no"
+    asks = _state(notice, request) == ApprovalState.PENDING
+    return [
+        ("By", answer.username if answer else ""),
+        ("Reason", answer.reason if answer else ""),
+        ("Because", "" if asks else request.ended_why),
+        ("Agent", request.saga.agent.name),
+        ("Saga", request.saga.name),
+        ("Step", f"{request.step.step_id} ({request.tool} {request.tool_version})"),
+        ("Arguments", json.dumps(shown, ensure_ascii=False, indent=1) if asks else ""),
+        ("The agent says", request.step.reason if asks else ""),
+        ("Why you are asked", (request.why or request.rule) if asks else ""),
+        ("Needs", _needs(request) if asks else ""),
+        ("Ends", ends if asks else ""),
+        ("Digest", request.args_digest[:12]),
+    ]
+
+
+def _needs(request: Approval) -> str:
+    return ", ".join(f"{need.count} of {need.group}" for need in request.asked_needs())
