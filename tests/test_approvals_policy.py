@@ -20,7 +20,7 @@ from approvals.models import Approval, Decision
 from approvals.services import deciding, expiring
 from ledger import errors, storage
 from ledger.bearer import Bearer
-from ledger.models import Entry, OutboxMessage
+from ledger.models import Entry, Notice, OutboxMessage
 from ledger.outcomes import Done
 from ledger.services import closing, recording
 from ledger.services.opening import open_saga
@@ -379,6 +379,8 @@ def test_a_reminder_is_recorded_once_for_each_time() -> None:
     assert told["reminder"] == 1
     assert told["groups"] == ["approvers", "finance"]
     assert case.request.state == "pending"
+    notices = Notice.objects.filter(about=case.request.pk, kind="approval.reminder")
+    assert [notice.round for notice in notices] == [1]  # from it the messages are made
 
 
 def test_an_undo_that_nobody_answers_is_passed_on_too() -> None:

@@ -1,7 +1,7 @@
 """Passing a question on when its time is over, and reminding before. By the database's clock.
 
-Both are a guarded change under the saga's lock, so any number of processes may try. What is
-recorded here is sent by whoever sends messages: `approval.escalated`, `approval.reminded`.
+Both are a guarded change under the saga's lock, so any number of processes may try. A request
+that is passed on is asked anew, and so told of as a new one; a reminder is told of here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from approvals.services import spreading
 from approvals.services.locking import lock_saga_of
 from ledger import storage
 from ledger.gate import Verdict
@@ -113,4 +114,5 @@ def _remind(request: UUID) -> bool:
             "expires_at": found.expires_at.isoformat(),
         },
     )
+    spreading.remind(request, found.reminders)
     return True
