@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION approvals_approval_transition() RETURNS trigger
 LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state <> '{ApprovalState.PENDING}' THEN
+        IF NEW.state <> '{ApprovalState.PENDING}' AND NOT ledger_is_returning(NEW.saga_id) THEN
             RAISE EXCEPTION 'a request cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -75,7 +75,15 @@ CREATE OR REPLACE TRIGGER approvals_approval_frozen BEFORE UPDATE ON approvals_a
 
 KEPT = f"""
 CREATE OR REPLACE FUNCTION approvals_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE gone jsonb;
 BEGIN
+    IF TG_OP = 'DELETE' THEN
+        gone := to_jsonb(OLD);
+        IF ledger_is_leaving(coalesce((gone ->> 'saga_id')::uuid, (SELECT saga_id
+            FROM approvals_approval WHERE id = (gone ->> 'approval_id')::uuid))) THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -137,7 +145,8 @@ BEGIN
         CASE WHEN NEW.alternative = 0 THEN s.args_text
             ELSE s.alternatives -> (NEW.alternative - 1) ->> 'args_text' END
         INTO held, runs FROM ledger_step s WHERE s.id = NEW.step_id;
-    IF held IS NOT TRUE THEN
+    IF held IS NOT TRUE OR NEW.state <> 'started' AND ledger_is_returning(
+        (SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)) THEN
         RETURN NEW;
     END IF;
     UPDATE approvals_approval SET used_at = coalesce(used_at, clock_timestamp())

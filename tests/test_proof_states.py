@@ -53,7 +53,7 @@ INSTALLED = {
     ),
     "approvals": (
         "0004_policy_terms_and_limits",
-        "9785241d47e4ed1e4c7bdc7576bfd02471fe3f81dff5716e52cd2bea627d5921",
+        "0bfb0ea07ca4624252554f8c8169c8fc4646c1ce1cec44fb0dbd5a58adbf9379",
     ),
 }
 
