@@ -5,6 +5,9 @@ ARGS ?=
 # For `make machine` and `make soak`.
 EXAMPLES ?= 400
 MINUTES ?= 10
+# Tests wait for leases and processes more than they compute. Each lane has servers of its own; on
+# servers of yours there is one lane.
+LANES ?= $(if $(DATABASE_URL)$(REDIS_URL),0,4)
 BIN := $(VENV)/bin
 CHROMIUM := $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
@@ -64,7 +67,7 @@ lint: $(VENV)/.dev
 	SECURE=1 $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 test: setup ## every test, browser included (ARGS="-k name")
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(LANES) --dist loadfile $(ARGS)
 
 machine: $(VENV)/.dev ## anything in any order for longer than `make test` does (EXAMPLES=400)
 	MACHINE_EXAMPLES=$(EXAMPLES) MACHINE_STEPS=60 MACHINE_SHRINK=1 \

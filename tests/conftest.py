@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import django
@@ -47,8 +48,10 @@ from saga_console.home import Home  # noqa: E402
 from saga_console.servers import VARIABLE, ensure_servers  # noqa: E402
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     shutil.rmtree(_HOME, ignore_errors=True)
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = _browser_tests_left_out
 
 
 @pytest.fixture(scope="session")
@@ -125,6 +128,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _browser_tests_left_out.extend(item.nodeid for item in left_out)
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """What one lane (pytest-xdist) has left out is said by the process that reports."""
+    _browser_tests_left_out.extend(
+        one for one in node.workeroutput.get("left_out", ()) if one not in _browser_tests_left_out
+    )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
