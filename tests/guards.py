@@ -50,8 +50,8 @@ GUARDS = [
         "ledger/services/recording.py",
         'if attempt.state != "started" or attempt.token != assignment.token:',
         "if False:",
-        "tests/test_engine_doubt.py::"
-        "test_a_worker_that_wakes_after_its_lease_changes_nothing_but_leaves_evidence",
+        "tests/test_proof_crash.py::"
+        "test_a_worker_that_wakes_into_the_next_attempt_cannot_speak_for_it",
     ),
     Guard(
         "Fence: no forward message of before the turn counts",
@@ -98,16 +98,16 @@ GUARDS = [
     Guard(
         'Settle time: an early "not applied" counts for nothing',
         "ledger/services/looking.py",
-        "counted = negatives + (left_s <= 0)",
-        "counted, left_s = negatives + 1, 0.0",
+        "    return _Negatives(before + counts, max(found.now_s or 0.0, 0.0))",
+        "    return _Negatives(before + 1, 0.0)",
         "row:P17 · effect after the probe · forward · probed",
     ),
     Guard(
         'Double negative: one "not applied" is not enough',
         "ledger/services/looking.py",
-        "counted = negatives + (left_s <= 0)",
-        "counted = 2",
-        "row:P17 · effect after the probe · pivot · probed",
+        "NEGATIVES = 2",
+        "NEGATIVES = 1",
+        "tests/test_operating_doubt.py::test_negatives_are_spaced_apart",
     ),
     Guard(
         "Approval: a yes is checked again at the claim",
