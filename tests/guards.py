@@ -175,13 +175,6 @@ GUARDS = [
         "self._pg.pipeline_sync(); self._pg.send_flush_request()",
         "row:P16 · SIGSTOP in the writing · forward · probed",
     ),
-    Guard(
-        "Redis: a relay gives up on one that says nothing",
-        "saga_console/settings.py",
-        '"socket_timeout": 5',
-        '"socket_timeout": None',
-        "row:P7 · Redis stalled for the relay · forward · probed",
-    ),
 ]
 
 
