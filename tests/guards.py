@@ -54,13 +54,6 @@ GUARDS = [
         "test_a_worker_that_wakes_into_the_next_attempt_cannot_speak_for_it",
     ),
     Guard(
-        "Fence: no forward message of before the turn counts",
-        "ledger/services/claiming.py",
-        'if message.kind == "run" and message.saga_fence != saga.fence:\n            return False',
-        "pass",
-        "tests/test_engine_doubt.py::test_an_aborted_step_that_was_only_queued_never_runs",
-    ),
-    Guard(
         "Intent: one without an outcome is a doubt, and never run again blindly",
         "ledger/services/sweeping.py",
         "plan(unit, saga, step, direction, tool=tool, round_no=attempt.round)",
@@ -181,13 +174,6 @@ GUARDS = [
         "self._pg.pipeline_sync()",
         "self._pg.pipeline_sync(); self._pg.send_flush_request()",
         "row:P16 · SIGSTOP in the writing · forward · probed",
-    ),
-    Guard(
-        "Redis: a relay gives up on one that says nothing",
-        "saga_console/settings.py",
-        '"socket_timeout": 5',
-        '"socket_timeout": None',
-        "row:P7 · Redis stalled for the relay · forward · probed",
     ),
 ]
 

@@ -65,6 +65,11 @@ def _answers(browser: httpx.Client) -> bool:
     return False
 
 
+def _stands_still(pid: int) -> bool:
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+
+
 class Program:
     """One process of the console: started again when it dies, while it is wanted."""
 
@@ -102,6 +107,11 @@ class Program:
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
+
+    def stop(self) -> None:
+        """SIGSTOP, and wait until every thread stands still: the signal alone is only a wish."""
+        self.signal(signal.SIGSTOP)
+        eventually(lambda: all(_stands_still(pid) for pid in self.pids), f"{self.name} stands")
 
     def kill(self) -> float:
         """SIGKILL; the moment of its death. It is started again."""

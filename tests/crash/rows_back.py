@@ -65,7 +65,8 @@ def undo_fails(fault: str) -> Play:
         assert not target.done(story.names["a"], "undo"), "undone out of order"
         took, effects = stage.took_s, stage.effects
         del target.always[story.names["b"], "undo"]
-        _retry(stage, story, "b")
+        # In doubt, and nobody can look: the person has looked. At this target that is safe.
+        _press(stage, story, "b", "did_not_happen" if kind == "dedupes" else "")
         story.wait_for_saga("compensated")
         story.assert_sound()
         stage.took_s, stage.effects = took, effects
@@ -73,13 +74,14 @@ def undo_fails(fault: str) -> Play:
     return play
 
 
-def _retry(stage: Stage, story: Story, step_id: str) -> None:
-    """An operator presses "Try again" on the Attention page."""
+def _press(stage: Stage, story: Story, step_id: str, answer: str) -> None:
+    """An operator answers on the Attention page, or presses "Try again"."""
     (step,) = [s["id"] for s in story.document()["steps"] if s["step_id"] == step_id]
-    form = {"reason": "the target is mended"}
+    form = {"reason": "the target is mended"} | ({"answer": answer} if answer else {})
     form["csrfmiddlewaretoken"] = str(stage.oncall.cookies.get("csrftoken"))
     headers = {"Referer": f"{stage.lane.url}/attention/"}
-    page = stage.oncall.post(f"/attention/{step}/retry", data=form, headers=headers)
+    act = "resolve" if answer else "retry"
+    page = stage.oncall.post(f"/attention/{step}/{act}", data=form, headers=headers)
     assert page.status_code == 200, page.text
 
 

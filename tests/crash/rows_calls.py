@@ -148,7 +148,7 @@ def stopped(direction: str) -> Play:
         story = set_out(stage, direction, kind, lambda s: meets(s, direction, "hold"))
         arrives(story, direction)
         program = stage.lane.working_on(story.saga)
-        program.signal(signal.SIGSTOP)
+        program.stop()
         try:
             stage.struck()
             stage.lane.target.released.set()
@@ -176,7 +176,7 @@ def stopped_at(direction: str, point: str) -> Play:
         story = set_out(stage, direction, kind, lambda _: stage.lane.arm(point, about))
         caught = stage.lane.caught(point)
         program = caught.program
-        program.signal(signal.SIGSTOP)
+        program.stop()
         caught.let_go()
         try:
             stage.struck()
