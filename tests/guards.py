@@ -105,7 +105,7 @@ GUARDS = [
     Guard(
         "Approval: a yes is checked again at the claim",
         "ledger/services/claiming.py",
-        "why = gate().recheck(bound)",
+        "why = gate().recheck(held(saga, step, direction))",
         'why = ""',
         "tests/test_approvals_recheck.py::test_an_approver_who_left_the_group_counts_no_more",
     ),

@@ -54,6 +54,10 @@ NEWEST = RELEASES[-1]
 # The first two are written only when somebody has changed rows behind the ledger's back. No scene
 # plays the others yet: they need a tool whose code or args change under a step.
 NOT_PLAYED = {"step.tampered", "step.refused", "operator.confirmed", "operator.edited"}
+# Reminders and escalations need a policy of their own, and come after this release's ledger. The
+# others are kinds of notices: what people are told, and no entries.
+NOT_PLAYED |= {"approval.reminded", "approval.escalated"}
+NOT_PLAYED |= {"approval.reminder", "approval.superseded", "approval.cancelled"}
 WAITS_VISIBLY = {StepState.STUCK, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED}
 
 
