@@ -11,8 +11,8 @@ from approvals import walls
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0002_walls'),
-        ('ledger', '0002_walls'),
+        ('approvals', '0003_the_door'),
+        ('ledger', '0007_tombstones'),
     ]
 
     operations = [
