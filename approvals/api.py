@@ -14,6 +14,7 @@ from approvals.models import Approval
 from approvals.rights import Person, who
 from approvals.services import deciding
 from approvals.states import ApprovalState
+from approvals.surface import Surface, address_of
 from approvals.wire import ApprovalInFull, ApprovalPage, DecidedDocument, NewDecision
 from ledger.api import access, replies
 from ledger.api.bodies import read
@@ -123,7 +124,11 @@ def _decide(request: HttpRequest, approval: str, decide: Decide) -> HttpResponse
             errors=[{"pointer": "/args", "detail": "not taken"}],
         )
     decided = decide(
-        bearer, approval_id, args_digest=sent.args_digest, reason=sent.reason, via="api"
+        bearer,
+        approval_id,
+        args_digest=sent.args_digest,
+        reason=sent.reason,
+        via=Surface("api", address_of(request.META)),
     )
     document = _document(request, _find(approval_id), person) | {"replayed": decided.replayed}
     return replies.reply(document, 200, _REPLAYED if decided.replayed else None)

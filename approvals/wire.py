@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from approvals.states import Answer, ApprovalState
+from approvals.surface import SurfaceName
 from ledger.states import Direction
 
 
@@ -64,7 +65,12 @@ class DecisionDocument(_Document):
     answer: Answer
     reason: str
     args_digest: str
-    via: Literal["page", "api"]
+    via: SurfaceName
+    address: str = Field(description="From which address it came; empty when there was none.")
+    stands_for: str | None = Field(
+        description="In whose right it was given, when somebody else's who is out of office."
+    )
+    incident: str | None = Field(description="The incident for which the glass was broken.")
     at: datetime
 
 

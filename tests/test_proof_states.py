@@ -17,6 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg.types.json import Jsonb
 
 from approvals import walls as approvals_walls
+from approvals import walls_who
 from ledger import doors, drill_walls, walls
 from ledger.states import (
     RECORD_TRANSITIONS,
@@ -33,7 +34,7 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
     "ledger": walls.INSTALL + doors.INSTALL,
-    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR,
+    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR + walls_who.INSTALL,
 }
 INSTALLED = {
     "ledger": (
@@ -41,8 +42,8 @@ INSTALLED = {
         "d9e34ef784bee192be73d7e0867c0ca3dc9dc59fc40b2bfda7a0ce01070588e6",
     ),
     "approvals": (
-        "0004_policy_terms_and_limits",
-        "5573a861b2dce6bf378c64e5b57cc370092db0dab64d50dc760121ef7b77f1a8",
+        "0005_who_decides",
+        "ddf27d9d844f3f7209374706e630e6d122fcc910ba28152d9c3f3a295fd3519b",
     ),
 }
 
@@ -168,6 +169,7 @@ def definitions() -> dict[str, str]:
         *doors.FUNCTIONS,
         *drill_walls.FUNCTIONS,
         *approvals_walls.FUNCTIONS,
+        *walls_who.FUNCTIONS,
     ]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -184,8 +186,8 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
     """Functions and triggers, from an empty slate: nothing more, nothing less."""
     migrated = definitions()
     with connection.cursor() as cursor:
-        for remove in (approvals_walls.REMOVE, doors.REMOVE, drill_walls.REMOVE, walls.REMOVE):
-            cursor.execute(remove)
+        for apart in (walls_who, approvals_walls, doors, drill_walls, walls):
+            cursor.execute(apart.REMOVE)
         assert definitions() == {}
         for install in (*WALLS.values(), drill_walls.INSTALL):
             cursor.execute(install)

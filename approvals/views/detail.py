@@ -13,7 +13,7 @@ from approvals import policy, queries_pages, queries_policy
 from approvals.queries_pages import RequestRow
 from approvals.services import deciding
 from approvals.states import Answer
-from approvals.views import outcomes
+from approvals.views import outcomes, presence
 from approvals.views.viewer import person_of
 from ledger.errors import InvalidArgs, NotFound, SagaError
 from ledger.queries import pages_timeline
@@ -47,12 +47,13 @@ def decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     row = _row(request, approval_id)
     try:
         _check(request, row, answer)
+        presence.step_up(request)
         _DECIDE[answer](
             bearer_of(request),
             approval_id,
             args_digest=request.POST.get("args_digest", ""),
             reason=request.POST.get("reason", "").strip(),
-            via="page",
+            via=presence.surface(request),
         )
     except SagaError as error:
         return _page(request, _row(request, approval_id), refusal=error)
@@ -112,6 +113,7 @@ def _page(
         "uses": uses if row.is_open else [],
         "policy_is_now": row.approval.policy_digest == policy.current().digest,
         "unroutable": queries_policy.why_unroutable(row.approval) if row.is_open else "",
+        "needs_password": presence.needs_password(request, row.step.blast_radius),
         "needs_understanding": _needs_understanding(row),
         "folded": folded_paths(row.args),
         "can_ask_for_change": row.approval.direction == Direction.FORWARD,
