@@ -38,6 +38,27 @@ class NewDecision(BaseModel):
     )
 
 
+class SeenItem(BaseModel):
+    """One request as it was seen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(min_length=1, max_length=64)
+    args_digest: str = Field(min_length=1, max_length=64)
+
+
+class NewDecisions(BaseModel):
+    """One answer to several requests, each bound to the digest that was seen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: Literal["approve", "reject"] = Field(
+        description="`approve` only for what can be undone."
+    )
+    items: list[SeenItem] = Field(min_length=1, max_length=50)
+    reason: str = Field(default="", max_length=2000, description="Required for a no.")
+
+
 class _Document(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -151,6 +172,21 @@ class DecidedDocument(ApprovalDocument):
     """The approval after the answer. `replayed`: the same answer had been recorded before."""
 
     replayed: bool
+
+
+class BulkResult(_Document):
+    """What became of one item. `skipped`: the world had gone on; `failed`: it was refused."""
+
+    id: UUID
+    outcome: Literal["applied", "skipped", "failed"]
+    detail: str
+    problem: str | None = Field(description="The type of the refusal, as problem documents end.")
+
+
+class BulkDocument(_Document):
+    """One result for each item, in the order sent."""
+
+    items: list[BulkResult]
 
 
 class ApprovalPage(_Document):
