@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth import views
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import AuthenticationForm
-from django.http import HttpResponse
-from django.urls import path
-from django.views.generic import RedirectView
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import path, reverse
 
 from approvals.views import presence
 from saga_console.doorstep import wait_of
@@ -34,9 +36,17 @@ class Login(views.LoginView):
         return answer
 
 
+@login_not_required
+def admin_login(request: HttpRequest) -> HttpResponse:
+    """To the one way in; who is in already and still sent here may not see the admin."""
+    if request.user.is_authenticated:
+        raise PermissionDenied
+    return redirect_to_login(request.GET.get("next") or reverse("admin:index"))
+
+
 urlpatterns = [
     path("login/", Login.as_view(), name="login"),
     path("logout/", views.LogoutView.as_view(), name="logout"),
     # One door with one count: the admin's own form would be a second.
-    path("admin/login/", RedirectView.as_view(pattern_name="login", query_string=True)),
+    path("admin/login/", admin_login),
 ]
