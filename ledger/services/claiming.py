@@ -29,6 +29,8 @@ from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
 from ledger.walls_sql import SPENT
 
+__all__ = ["Assignment", "claim"]
+
 # A parked message is looked at again after this long: another worker may have the tool.
 PARKED_AGAIN_S = 5.0
 
@@ -127,8 +129,7 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     direction = Direction(message.direction)
     if direction == Direction.FORWARD and step.variant.verdict != "ask":
         return True
-    bound = held(saga, step, direction)
-    why = gate().recheck(bound)
+    why = gate().recheck(held(saga, step, direction))
     if isinstance(why, NotYet):
         storage.execute(sql.PUT_OFF, [why.seconds, message.message])
         return False
