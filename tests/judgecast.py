@@ -19,8 +19,10 @@ from agentack import cli
 PASS, FAIL, INCOMPLETE = 0, 1, 3
 Events = list[dict[str, Any]]
 # The modules whose tests put questions to people.
-JUDGED = ("test_approvals_", "test_policy_limits", "test_pages_deciding", "test_pages_presence")
-JUDGED += ("test_pages_policy", "test_surfaces", "test_api_trace")
+JUDGED = (
+    *("test_approvals_", "test_policy_limits", "test_api_trace", "test_surfaces"),
+    *("test_pages_deciding", "test_pages_policy", "test_pages_presence"),
+)
 
 
 def check(file: Path, found: Events) -> tuple[int, str]:
