@@ -24,10 +24,11 @@ from ledger.services import tokens
 from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening
 from tests.apicast import Caller
+from tests.approvalcast import tools, waiting_case
 from tests.policycast import under
 from tests.stage import Stage, a_stage, sign_in
 
-__all__ = ["a_stage"]
+__all__ = ["a_stage", "tools"]
 pytestmark = pytest.mark.django_db
 
 # -- F1 and F3: one function, every surface ---------------------------------------------------
@@ -249,6 +250,21 @@ def test_every_decision_carries_who_when_where_and_what_was_shown(stage: Stage) 
     }
     assert told["at"]
     assert told["stands_for"] is told["incident"] is None
+
+
+# -- G4: a tool that has no words of its own -------------------------------------------------
+
+
+@pytest.mark.usefixtures("tools")
+def test_a_tool_without_a_title_is_shown_by_its_name_and_its_raw_json() -> None:
+    case = waiting_case(id="p1", amount=100)
+    client = Client()
+    sign_in(client, tokens.seat_operator("olivia", group="approvers", password="long enough 1"))
+    address = reverse("approvals:approval-detail", args=[case.request.pk])
+    html = client.get(address).content.decode()
+    assert "money.refund" in html
+    assert "Raw JSON" in html
+    assert "&quot;amount&quot;: 100" in html or "&quot;amount&quot;:100" in html
 
 
 # -- F10: an account that goes -----------------------------------------------------------------
