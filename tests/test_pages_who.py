@@ -104,8 +104,8 @@ def test_the_glass_is_broken_and_another_closes_the_review(stage, sign_in, live_
     expect(page.get_by_text("No review is open")).to_be_visible()
 
 
-def test_somebody_stands_in_and_both_names_are_shown(stage, sign_in, live_server):
-    _, step = stage.waiting_refund()
+def test_somebody_stands_in_and_both_names_are_shown(stage, sign_in):
+    stage.waiting_refund()
     _ = stage.viewer
     page = sign_in(stage.approver)
     page.get_by_role("link", name="Out of office").click()
