@@ -1,5 +1,6 @@
 """Who decides: lent rights, broken glass and its review, and where an answer came from."""
 
+import datetime
 import django.db.models.deletion
 import django.db.models.functions.comparison
 import ledger.models.fields
@@ -17,6 +18,27 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        # An export of before does not know these: they take the database's default.
+        migrations.AlterField(
+            model_name='approval',
+            name='delay',
+            field=models.DurationField(db_default=datetime.timedelta(0), default=datetime.timedelta),
+        ),
+        migrations.AlterField(
+            model_name='approval',
+            name='escalate_to',
+            field=models.CharField(blank=True, db_default='', default='', max_length=150),
+        ),
+        migrations.AlterField(
+            model_name='approval',
+            name='over_limits',
+            field=models.JSONField(blank=True, db_default=models.Value([], models.JSONField()), default=list),
+        ),
+        migrations.AlterField(
+            model_name='approval',
+            name='reminders',
+            field=models.PositiveIntegerField(db_default=0, default=0),
+        ),
         migrations.CreateModel(
             name='Delegation',
             fields=[

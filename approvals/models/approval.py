@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 from django.db.models.functions import Coalesce
 
 from approvals.quorum import Need
@@ -41,10 +41,12 @@ class Approval(models.Model):
     needs = models.JSONField()
     lasts = models.DurationField()
     require_reason = models.BooleanField(default=False)
-    escalate_to = models.CharField(max_length=150, default="", blank=True)
+    escalate_to = models.CharField(max_length=150, default="", db_default="", blank=True)
     remind = models.DurationField(null=True, blank=True)
-    delay = models.DurationField(default=timedelta)
-    over_limits = models.JSONField(default=list, blank=True)
+    delay = models.DurationField(default=timedelta, db_default=timedelta())
+    over_limits = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), blank=True
+    )
     why = models.TextField(default="", blank=True)
     expires_at = models.DateTimeField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -56,7 +58,7 @@ class Approval(models.Model):
     runs_from = models.DateTimeField(null=True, blank=True)
     used_at = models.DateTimeField(null=True, blank=True)
     remind_at = models.DateTimeField(null=True, blank=True)
-    reminders = models.PositiveIntegerField(default=0)
+    reminders = models.PositiveIntegerField(default=0, db_default=0)
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="supersedes"
     )
