@@ -106,7 +106,8 @@ BROKEN = {"step_id": "broken", "tool": "crm.broken", "args": {"id": "cus_of_nobo
 
 def test_the_calls_are_those_of_the_contract(nobody: Caller) -> None:
     """Ours are `GET /approvals/{id}` (one request with all that a person should read),
-    `POST /approvals/bulk` (one answer to several), and what an operator may do about a step besides `resolve` and `retry`."""
+    `POST /approvals/bulk` (one answer to several), and what an operator may do about a step
+    besides `resolve` and `retry`."""
     paths = nobody.get("openapi.json").json()["paths"]
     served = {
         f"{method.upper()} {re.sub(r'{[^}]*}', '{}', path.removeprefix('/api/v1'))}"
