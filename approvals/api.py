@@ -12,9 +12,17 @@ from ninja import Query, Router
 from approvals import queries, queries_policy
 from approvals.models import Approval
 from approvals.rights import Person, who
-from approvals.services import deciding
-from approvals.states import ApprovalState
-from approvals.wire import ApprovalInFull, ApprovalPage, DecidedDocument, NewDecision
+from approvals.services import bulk, deciding
+from approvals.states import Answer, ApprovalState
+from approvals.surface import Surface, address_of
+from approvals.wire import (
+    ApprovalInFull,
+    ApprovalPage,
+    BulkDocument,
+    DecidedDocument,
+    NewDecision,
+    NewDecisions,
+)
 from ledger.api import access, replies
 from ledger.api.bodies import read
 from ledger.api.openapi import takes
@@ -63,6 +71,31 @@ def list_approvals(
         found = found.filter(pk__lt=after)
     documents = [_document(request, one, person) for one in found[: limit + 1]]
     return replies.reply(page(documents, limit, lambda document: document["id"]))
+
+
+@router.post(
+    "/approvals/bulk",
+    response=BulkDocument,
+    summary="Answer several, each as it was seen",
+    openapi_extra=takes(NewDecisions, problems=(403, 422)),
+)
+def decide_many(request: HttpRequest) -> HttpResponse:
+    """For people. Each item is answered for itself: applied, skipped or failed."""
+    bearer, _ = _person(request)
+    sent = read(request, NewDecisions)
+    items = [bulk.Item(access.owned(item.id, "approval"), item.args_digest) for item in sent.items]
+    via = Surface("api-bulk", address_of(request.META))
+    results = bulk.decide_all(bearer, Answer(sent.answer), items, reason=sent.reason, via=via)
+    told = [
+        {
+            "id": str(one.item.request),
+            "outcome": one.outcome,
+            "detail": one.detail,
+            "problem": one.problem or None,
+        }
+        for one in results
+    ]
+    return replies.reply({"items": told})
 
 
 @router.get(
@@ -123,7 +156,11 @@ def _decide(request: HttpRequest, approval: str, decide: Decide) -> HttpResponse
             errors=[{"pointer": "/args", "detail": "not taken"}],
         )
     decided = decide(
-        bearer, approval_id, args_digest=sent.args_digest, reason=sent.reason, via="api"
+        bearer,
+        approval_id,
+        args_digest=sent.args_digest,
+        reason=sent.reason,
+        via=Surface("api", address_of(request.META)),
     )
     document = _document(request, _find(approval_id), person) | {"replayed": decided.replayed}
     return replies.reply(document, 200, _REPLAYED if decided.replayed else None)

@@ -15,7 +15,7 @@ from django.urls import reverse
 from approvals import rights, sentences
 from approvals.models import Approval, Decision
 from approvals.rights import Person
-from approvals.states import ApprovalState
+from approvals.states import Answer, ApprovalState
 from ledger import storage
 from ledger.models.fields import ClockTimestamp
 from ledger.queries.documents import Absolute, Document, stamp
@@ -57,6 +57,8 @@ def decisions_as_told(saga: UUID) -> Mapping[str, Mapping[str, Any]]:
             "args_digest": row.args_digest,
             "reason": row.reason,
             "via": row.via,
+            "stands_for": row.stands_for_name or None,
+            "incident": row.incident or None,
         }
         for row in Decision.objects.filter(approval__saga_id=saga)
     }
@@ -98,20 +100,43 @@ def waiting_for(person: Person) -> QuerySet[Approval]:
     if person.user_id is None or not person.is_active:
         return requests().none()
     mine = Decision.objects.filter(approval=OuterRef("pk"), user_id=person.user_id)
-    groups = Q()
-    for group in sorted(person.groups):
-        groups |= Q(needs__contains=[{"group": group}])
-    if not groups:
+    rights_held = _could_use(person) | _lent_to(person)
+    if not rights_held:
         return requests().none()
     return (
         in_state(ApprovalState.PENDING)
-        .filter(groups)
         .annotate(starter=Lower(Trim("saga__started_by")))
+        .filter(rights_held)
         .exclude(Exists(mine))
         .exclude(saga__agent__owner_id=person.user_id)
         .exclude(starter__in=person.names)
         .order_by("expires_at", "id")
     )
+
+
+def _could_use(person: Person) -> Q:
+    """Requests that need a group of this person's."""
+    groups = Q()
+    for group in sorted(person.groups):
+        groups |= Q(needs__contains=[{"group": group}])
+    return groups
+
+
+def _lent_to(person: Person) -> Q:
+    """Requests that one of those whom this person stands in for could answer, and has not."""
+    found = Q()
+    for cover in person.covers:
+        absent = cover.person
+        groups = _could_use(absent)
+        if not groups or not absent.is_active:
+            continue
+        used = Decision.objects.filter(
+            Q(user_id=absent.user_id, stands_for=None) | Q(stands_for_id=absent.user_id),
+            approval=OuterRef("pk"),
+        )
+        barred = Q(saga__agent__owner_id=absent.user_id) | Q(starter__in=absent.names)
+        found |= groups & ~barred & Q(~Exists(used))
+    return found
 
 
 def decided_by(person: Person) -> QuerySet[Decision]:
@@ -177,6 +202,10 @@ def standing(request: Approval, person: Person) -> tuple[bool, str]:
     mine = next((d for d in request.said if d.user_id == person.user_id), None)
     if mine is not None:
         return False, f"You said yes {sentences.span(request.now - mine.at)} ago; others must too."
+    used = {d.stands_for_id or d.user_id for d in request.said if d.answer == Answer.APPROVE}
+    open_to = rights.voices(person, request)
+    if used and open_to and all(voice.right_of.user_id in used for voice in open_to):
+        return False, sentences.right_used(open_to[0].right_of.username)
     return True, ""
 
 
@@ -227,5 +256,8 @@ def _decision(decision: Decision) -> Document:
         "reason": decision.reason,
         "args_digest": decision.args_digest,
         "via": decision.via,
+        "address": decision.address,
+        "stands_for": decision.stands_for_name or None,
+        "incident": decision.incident or None,
         "at": stamp(decision.at),
     }

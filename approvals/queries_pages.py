@@ -106,6 +106,14 @@ class RequestRow:
     def why_not(self) -> str:
         return self.standing[1]
 
+    @cached_property
+    def lent_by(self) -> str:
+        """In whose right this person's yes would be, when not in their own; '' otherwise."""
+        if not self.can_decide or not self.person.covers:
+            return ""
+        voice = rights.voice_for(self.person, self.approval, Answer.APPROVE)
+        return voice.right_of.username if voice and voice.cover else ""
+
     @property
     def can_take_back(self) -> bool:
         """Until the yes is used, a later no beats it (design section 6)."""

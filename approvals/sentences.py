@@ -95,3 +95,7 @@ def used(at: datetime, now: datetime) -> str:
 
 def withdrawn() -> str:
     return "The step no longer waits for an answer, so the request was withdrawn."
+
+
+def right_used(name: str) -> str:
+    return f"The right of {name} was used for this answer already; it counts once."

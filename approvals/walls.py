@@ -8,6 +8,7 @@ and key. Plain SQL for the reason given in ledger/walls.py.
 from __future__ import annotations
 
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
+from approvals.walls_who import BROKEN
 from ledger.states import RecordState
 from ledger.walls_sql import REFUSED
 
@@ -108,6 +109,9 @@ BEGIN
         AND d.answer = CASE NEW.state {_ANSWER_OF} END;
     SELECT CASE NEW.state WHEN '{ApprovalState.APPROVED}' THEN sum((n ->> 'count')::int) ELSE 1 END
         INTO needed FROM jsonb_array_elements(NEW.needs) n;
+    IF {BROKEN} THEN
+        RETURN NULL;
+    END IF;
     IF needed IS NULL OR given < needed THEN  -- no needs at all: nobody can have said yes
         RAISE EXCEPTION 'request % is % without the decisions of people', NEW.id, NEW.state
             USING ERRCODE = '{REFUSED}';

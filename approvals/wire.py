@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from approvals.states import Answer, ApprovalState
+from approvals.surface import SurfaceName
 from ledger.states import Direction
 
 
@@ -35,6 +36,27 @@ class NewDecision(BaseModel):
     args: dict[str, Any] | None = Field(
         default=None, description="Edited arguments, with approve. Not taken yet: 422."
     )
+
+
+class SeenItem(BaseModel):
+    """One request as it was seen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str = Field(min_length=1, max_length=64)
+    args_digest: str = Field(min_length=1, max_length=64)
+
+
+class NewDecisions(BaseModel):
+    """One answer to several requests, each bound to the digest that was seen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: Literal["approve", "reject"] = Field(
+        description="`approve` only for what can be undone."
+    )
+    items: list[SeenItem] = Field(min_length=1, max_length=50)
+    reason: str = Field(default="", max_length=2000, description="Required for a no.")
 
 
 class _Document(BaseModel):
@@ -64,7 +86,12 @@ class DecisionDocument(_Document):
     answer: Answer
     reason: str
     args_digest: str
-    via: Literal["page", "api"]
+    via: SurfaceName
+    address: str = Field(description="From which address it came; empty when there was none.")
+    stands_for: str | None = Field(
+        description="In whose right it was given, when somebody else's who is out of office."
+    )
+    incident: str | None = Field(description="The incident for which the glass was broken.")
     at: datetime
 
 
@@ -145,6 +172,21 @@ class DecidedDocument(ApprovalDocument):
     """The approval after the answer. `replayed`: the same answer had been recorded before."""
 
     replayed: bool
+
+
+class BulkResult(_Document):
+    """What became of one item. `skipped`: the world had gone on; `failed`: it was refused."""
+
+    id: UUID
+    outcome: Literal["applied", "skipped", "failed"]
+    detail: str
+    problem: str | None = Field(description="The type of the refusal, as problem documents end.")
+
+
+class BulkDocument(_Document):
+    """One result for each item, in the order sent."""
+
+    items: list[BulkResult]
 
 
 class ApprovalPage(_Document):

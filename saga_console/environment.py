@@ -75,6 +75,14 @@ def words(name: str, default: Sequence[str] = ()) -> list[str]:
     return [word.strip() for word in given.split(",") if word.strip()]
 
 
+def one_of(name: str, values: Sequence[str]) -> str:
+    """One of these words, in any case; the first is the default."""
+    given = text(name, values[0]).lower()
+    if given not in values:
+        raise BadSetting(name, f"use one of {', '.join(values)}, not {given!r}")
+    return given
+
+
 def private_folder(name: str) -> str:
     """A folder that exists and that nobody but this user can write into."""
     given = text(name)

@@ -96,6 +96,10 @@ TEMPLATES: list[dict[str, Any]] = [
         },
     }
 ]
+AUTHENTICATION_BACKENDS = ["saga_console.doorstep.CountedBackend"]
+# How many proxies of your own stand in front: an address is taken from `X-Forwarded-For` only
+# as far as they wrote it.
+SAGA_PROXIES = env.number("SAGA_PROXIES", 0)
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
@@ -183,6 +187,11 @@ RQ = {"COMMIT_MODE": "auto"}
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
+# A page asks for the password again before a decision on a high blast radius, when this session
+# last gave it longer ago. 15 min: a morning's inbox costs one password, a forgotten screen none.
+SAGA_STEP_UP_S = env.seconds("SAGA_STEP_UP_S", 900)
+# Up to which blast radius a person's bearer token may decide over REST; beyond, only a page may.
+SAGA_TOKENS_DECIDE = env.one_of("SAGA_TOKENS_DECIDE", ("high", "medium", "low", "none"))
 # Where `manage.py archive` puts exports, and where pages look for them.
 SAGA_ARCHIVE = env.text("SAGA_ARCHIVE") or str(HOME.root / "archive")
 

@@ -9,5 +9,8 @@ from django.urls import URLPattern, URLResolver, include, path
 
 _APPS = ("saga_console.edges", "saga_console.api", "approvals.urls", "ledger.urls")
 
-urlpatterns: list[URLPattern | URLResolver] = [path("admin/", admin.site.urls)]
-urlpatterns += [path("", include(name)) for name in _APPS if find_spec(name)]
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", include(name)) for name in _APPS if find_spec(name)
+]
+# Last: the edges give the admin the console's own login.
+urlpatterns += [path("admin/", admin.site.urls)]

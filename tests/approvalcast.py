@@ -17,14 +17,18 @@ from django.db import connection
 
 from approvals.models import Approval
 from approvals.services import requesting
+from ledger import storage
 from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Entry, Step
 from ledger.services import claiming
+from ledger.services.asking import ask
 from ledger.services.assignments import Assignment
 from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
+from ledger.services.unit import Unit
+from ledger.states import Direction
 from ledger.tools.installed import registry
 
 TOOL = """
@@ -114,6 +118,12 @@ class Case:
     ) -> UUID:
         """A newer request about the same step: on other terms, or bound to something else."""
         now = self.request
+        need = [{"group": g, "count": n} for g, n in (needs or {"approvers": 1}).items()]
+        terms = {"need": need, "expires_s": seconds}
+        verdict = Verdict("ask", now.rule, policy or now.policy_digest, terms)
+        if not bound:
+            ask_as_the_ledger_does(now, verdict)
+            return self.request.pk
         held = Held(
             step=now.step_id,
             saga=now.saga_id,
@@ -126,10 +136,18 @@ class Case:
             idempotency_key=now.idempotency_key,
             why="asked again",
         )
-        need = [{"group": g, "count": n} for g, n in (needs or {"approvers": 1}).items()]
-        terms = {"need": need, "expires_s": seconds}
-        verdict = Verdict("ask", now.rule, policy or now.policy_digest, terms)
         return requesting.ask(replace(held, **bound), verdict)
+
+
+@storage.transition
+def ask_as_the_ledger_does(request: Approval, verdict: Verdict) -> None:
+    """With its entry, so that whoever reads the ledger knows of the question."""
+    unit = Unit("a test")
+    unit.lock_with_steps([request.step_id])
+    step = unit.steps[request.step_id]
+    saga, direction = unit.sagas[step.saga_id], Direction(request.direction)
+    ask(unit, saga, step, direction, verdict, why="asked again")
+    unit.flush()
 
 
 def claim() -> list[Assignment]:

@@ -21,7 +21,13 @@ import redis
 from playwright.sync_api import Browser, Page, sync_playwright
 from psycopg.conninfo import conninfo_to_dict
 
-pytest_plugins = ["tests.apicast", "tests.shop", "tests.proofcast", "tests.postcast"]
+pytest_plugins = [
+    "tests.apicast",
+    "tests.judgecast",
+    "tests.shop",
+    "tests.proofcast",
+    "tests.postcast",
+]
 
 # Homes in memory where there is room: a commit then waits for no disk, and the run takes half the
 # time. Postgres is told nothing of it; what the tests kill are processes, not disks.

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.test import Client
 
 from approvals.models import Approval
 from approvals.services import deciding
@@ -30,6 +32,16 @@ from ledger.services.recording import Finished, record
 from ledger.tools.installed import registry
 
 PASSWORD = "correct horse battery staple"
+
+
+def sign_in(client: Client, person: Any, *, checked: bool = True) -> None:
+    """As after the login page; without `checked`, as if that had been long ago."""
+    client.force_login(person)
+    if checked:
+        session = client.session
+        session["password_checked_at"] = datetime.now(UTC).isoformat()
+        session.save()
+
 
 TOOLS = """
 [tools."payments.charge"]
@@ -139,6 +151,10 @@ class Stage:
     @cached_property
     def approver(self) -> Any:
         return tokens.seat_operator("olivia", group="approvers", password=PASSWORD)
+
+    @cached_property
+    def second(self) -> Any:
+        return tokens.seat_operator("ada", group="approvers", password=PASSWORD)
 
     @cached_property
     def oncall(self) -> Any:

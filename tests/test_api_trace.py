@@ -389,6 +389,7 @@ def test_every_tampered_copy_is_found_out(shop: Shop, ana: Bearer, check: Any) -
         assert (judged, rule in said) == (code, True), (tamper, said)
 
 
+@pytest.mark.by_hand
 def test_what_the_ledger_says_ran_is_what_the_trace_says(shop: Shop, ana: Bearer) -> None:
     """Not a copy of the proposal: an intent that differs is told as it was written."""
     saga = shop.open(refund(shop))

@@ -92,6 +92,9 @@ def test_approving_over_rest_lets_the_step_run(ana: Caller) -> None:
         "reason": "agreed",
         "args_digest": case.digest,
         "via": "api",
+        "address": "127.0.0.1",
+        "stands_for": None,
+        "incident": None,
         "at": "",
     }
     assert told["can_decide"] is False

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from ledger.models import Entry, Freeze, Step
 from ledger.services.verifying import verify
-from tests.stage import Stage, a_stage
+from tests.stage import Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -20,7 +20,7 @@ __all__ = ["a_stage"]
 @pytest.fixture
 def client(stage: Stage) -> Client:
     browser = Client()
-    browser.force_login(stage.approver)
+    sign_in(browser, stage.approver)
     return browser
 
 
@@ -130,7 +130,7 @@ def test_nul_in_an_address_is_a_designed_400(
 def test_nul_in_a_form_is_a_designed_400_and_changes_nothing(stage: Stage) -> None:
     """Case C93: an operator's words go into jsonb and text too."""
     operator = Client()
-    operator.force_login(stage.oncall)
+    sign_in(operator, stage.oncall)
     _, unknown = stage.unknown_refund()
     _, stuck = stage.stuck_undo()
     _, waiting = stage.waiting_refund()

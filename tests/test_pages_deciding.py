@@ -11,7 +11,7 @@ from django.urls import reverse
 from approvals.models import Decision
 from ledger.models import Saga, Step
 from ledger.templatetags.values import FOLD_ABOVE
-from tests.stage import Stage, a_stage
+from tests.stage import Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -19,7 +19,7 @@ __all__ = ["a_stage"]
 @pytest.fixture
 def browser(stage: Stage) -> Client:
     client = Client()
-    client.force_login(stage.approver)
+    sign_in(client, stage.approver)
     return client
 
 
@@ -40,7 +40,7 @@ def test_an_empty_inbox_says_whether_nothing_waits_or_nothing_waits_for_you(stag
     inbox = reverse("approvals:inbox")
     assert "Nothing is waiting" in browser.get(inbox).content.decode()
     stage.waiting_refund()
-    browser.force_login(stage.viewer)
+    sign_in(browser, stage.viewer)
     assert "Nothing waits for you" in browser.get(inbox).content.decode()
 
 
@@ -126,7 +126,7 @@ def test_a_second_and_different_answer_is_told_the_first(stage, browser):
 
 def test_the_owner_of_the_agent_is_told_why_not(stage, browser):
     _, step = stage.waiting_refund()
-    browser.force_login(stage.owner)
+    sign_in(browser, stage.owner)
     page = browser.get(reverse("approvals:approval-detail", args=[stage.request(step).pk]))
     assert "frida owns the agent" in page.content.decode()
     assert 'value="approve"' not in page.content.decode()

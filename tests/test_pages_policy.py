@@ -14,7 +14,7 @@ from approvals import policy
 from approvals.policyfile import read
 from ledger.services import tokens
 from tests.policycast import under
-from tests.stage import Stage, a_stage
+from tests.stage import Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -50,7 +50,7 @@ over = "ask"
 @pytest.fixture
 def browser(stage: Stage) -> Client:
     client = Client()
-    client.force_login(stage.approver)
+    sign_in(client, stage.approver)
     return client
 
 

@@ -11,7 +11,7 @@ from django.urls import URLResolver, get_resolver, reverse
 
 from ledger.queries.pages_timeline import STEPS_A_PAGE
 from ledger.services import closing, freezing
-from tests.stage import Stage, a_stage
+from tests.stage import Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -23,7 +23,7 @@ SOME = {"uuid": str(uuid4())}
 @pytest.fixture
 def client(stage: Stage) -> Client:
     browser = Client()
-    browser.force_login(stage.approver)
+    sign_in(browser, stage.approver)
     return browser
 
 
@@ -120,7 +120,7 @@ def test_a_missing_saga_is_a_designed_404(client):
 
 def test_a_form_without_its_token_is_a_designed_403(stage):
     browser = Client(enforce_csrf_checks=True)
-    browser.force_login(stage.oncall)
+    sign_in(browser, stage.oncall)
     answer = browser.post(reverse("ledger:freeze"), {"scope": "all", "reason": "x"})
     assert answer.status_code == 403
     assert "This form was too old" in answer.content.decode()

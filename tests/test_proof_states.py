@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from approvals import messagewalls as approvals_messagewalls
 from approvals import walls as approvals_walls
+from approvals import walls_who
 from ledger import doors, drill_walls, messagewalls, walls
 from ledger.states import (
     MESSAGE_TRANSITIONS,
@@ -34,7 +35,7 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 
 # In the order in which they are installed.
 OWN: tuple[Any, ...] = (drill_walls, messagewalls, approvals_messagewalls)
-SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, *OWN)
+SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, walls_who, *OWN)
 # Those of messages have a migration each, which this pins.
 MESSAGES = {
     "ledger": "edff24d97d8666b3bb3099981b977be63a37a854e30ac16b9d7b501e44a2806a",
@@ -44,7 +45,10 @@ MESSAGES = {
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
     "ledger": walls.INSTALL + doors.INSTALL,
-    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR + approvals_walls.LIMITS,
+    "approvals": approvals_walls.INSTALL
+    + approvals_walls.DOOR
+    + approvals_walls.LIMITS
+    + walls_who.INSTALL,
 }
 INSTALLED = {
     "ledger": (
@@ -52,8 +56,8 @@ INSTALLED = {
         "501fda9260471aa5f1fe8d5a86f14edbec09622e98117e2a14f3e0ca9f7b80d0",
     ),
     "approvals": (
-        "0004_policy_terms_and_limits",
-        "0bfb0ea07ca4624252554f8c8169c8fc4646c1ce1cec44fb0dbd5a58adbf9379",
+        "0006_who_decides",
+        "1471bdc338c8fb0de505c49f530d428386e553089bd8a3627da000127e3da3e6",
     ),
 }
 

@@ -4,10 +4,12 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Coalesce
 
 from approvals.quorum import Need
 from approvals.states import Answer, ApprovalState
+from approvals.surface import NAMES
 from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
 from ledger.states import Direction
 
@@ -39,10 +41,12 @@ class Approval(models.Model):
     needs = models.JSONField()
     lasts = models.DurationField()
     require_reason = models.BooleanField(default=False)
-    escalate_to = models.CharField(max_length=150, default="", blank=True)
+    escalate_to = models.CharField(max_length=150, default="", db_default="", blank=True)
     remind = models.DurationField(null=True, blank=True)
-    delay = models.DurationField(default=timedelta)
-    over_limits = models.JSONField(default=list, blank=True)
+    delay = models.DurationField(default=timedelta, db_default=timedelta())
+    over_limits = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), blank=True
+    )
     why = models.TextField(default="", blank=True)
     expires_at = models.DateTimeField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -54,7 +58,7 @@ class Approval(models.Model):
     runs_from = models.DateTimeField(null=True, blank=True)
     used_at = models.DateTimeField(null=True, blank=True)
     remind_at = models.DateTimeField(null=True, blank=True)
-    reminders = models.PositiveIntegerField(default=0)
+    reminders = models.PositiveIntegerField(default=0, db_default=0)
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="supersedes"
     )
@@ -65,6 +69,7 @@ class Approval(models.Model):
     said: list[Decision]
 
     class Meta:
+        permissions = [("break_glass", "May say yes alone, in an incident")]
         constraints = [
             state_constraint("state", ApprovalState, "approvals_approval_state_known"),
             models.UniqueConstraint(
@@ -125,7 +130,10 @@ class Decision(models.Model):
 
     `username` stays readable and the vote stays counted as given, whatever becomes of the
     account (case F10); whether it still suffices is counted again when the step is claimed.
-    `args_digest` is what the person was shown.
+    `args_digest` is what the person was shown, `via` and `address` where the answer came from,
+    `checked_at` when the session's password was last asked for. `stands_for` is the person in
+    whose right it was given, when that is another (`delegation`). `incident` says that the
+    glass was broken for it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -137,13 +145,47 @@ class Decision(models.Model):
     answer = models.CharField(max_length=20, choices=[(a.value, a.value) for a in Answer])
     reason = models.TextField(default="", blank=True)
     args_digest = models.CharField(max_length=64)
-    via = models.CharField(max_length=10, choices=[("page", "page"), ("api", "api")])
+    via = models.CharField(max_length=10, choices=[(name, name) for name in NAMES])
+    address = models.CharField(max_length=64, default="", db_default="", blank=True)
+    checked_at = models.DateTimeField(null=True, blank=True)
+    delegation = models.ForeignKey(
+        "Delegation", null=True, blank=True, on_delete=models.PROTECT, related_name="decisions"
+    )
+    stands_for = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    stands_for_name = models.CharField(max_length=150, default="", db_default="", blank=True)
+    incident = models.CharField(max_length=200, default="", db_default="", blank=True)
     at = models.DateTimeField(db_default=ClockTimestamp())
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["approval", "user", "answer"], name="approvals_decision_once"
+                fields=["approval", "user", "answer"],
+                condition=Q(incident=""),
+                name="approvals_decision_once",
+            ),
+            models.UniqueConstraint(
+                fields=["approval"], condition=~Q(incident=""), name="approvals_glass_once"
+            ),
+            # Nobody's right counts twice, whoever uses it.
+            models.UniqueConstraint(
+                "approval",
+                "answer",
+                Coalesce("stands_for", "user"),
+                condition=Q(incident=""),
+                name="approvals_right_used_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(delegation__isnull=True, stands_for__isnull=True, stands_for_name="")
+                | Q(delegation__isnull=False, stands_for__isnull=False)
+                & ~Q(stands_for_name="")
+                & ~Q(stands_for=F("user")),
+                name="approvals_both_names",
+            ),
+            models.CheckConstraint(
+                condition=Q(incident="") | Q(answer="approve") & ~Q(reason=""),
+                name="approvals_glass_has_reason",
             ),
             models.CheckConstraint(
                 condition=Q(answer__in=[answer.value for answer in Answer]),

@@ -21,6 +21,7 @@ _OF_REQUESTS = "t.approval_id IN (SELECT a.id FROM approvals_approval a WHERE a.
 TABLES = {
     "approvals_approval": "t.saga_id = %s",
     "approvals_decision": _OF_REQUESTS,
+    "approvals_review": _OF_REQUESTS,
 }
 
 
@@ -54,6 +55,9 @@ def decisions_in(rows: Rows) -> Mapping[str, Mapping[str, Any]]:
             "approval": row["approval_id"],
             "actor": f"person:{row['username']}",
             **{name: row[name] for name in ("answer", "args_digest", "reason", "via")},
+            # Exports of before know neither.
+            "stands_for": row.get("stands_for_name") or None,
+            "incident": row.get("incident") or None,
         }
         for row in rows.get("approvals_decision", ())
     }

@@ -8,21 +8,23 @@ click) are written in it too, so a refusal is returned and raised only after the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from approvals import rights, sentences
 from approvals.models import Approval, Decision
 from approvals.queries import NO_ACCOUNT
+from approvals.services import entitling
 from approvals.services.explaining import Replayed, explain
 from approvals.services.locking import lock_saga_of
 from approvals.states import STATE_OF, Answer, ApprovalState
+from approvals.surface import CONSOLE, Surface
 from ledger import faultpoints, storage
 from ledger.bearer import Bearer
-from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, SagaError
+from ledger.errors import AlreadyDecided, InvalidArgs, NotFound, SagaError
 from ledger.models.fields import ClockTimestamp
 from ledger.queries.documents import stamp
-from ledger.reasons import reason_fault
+from ledger.reasons import needed, reason_fault
 from ledger.services import gating
 from ledger.services.unit import Superseded
 from ledger.states import Direction
@@ -54,7 +56,8 @@ class Click:
     answer: Answer
     args_digest: str
     reason: str
-    via: Literal["page", "api"]
+    via: Surface
+    incident: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def approve(
     *,
     args_digest: str,
     reason: str = "",
-    via: Literal["page", "api"] = "page",
+    via: Surface = CONSOLE,
 ) -> Decided:
     """Say yes to exactly what has this digest.
 
@@ -81,13 +84,31 @@ def approve(
     return _decide(Click(bearer, approval_id, Answer.APPROVE, args_digest, reason, via))
 
 
+def break_glass(
+    bearer: Bearer,
+    approval_id: UUID,
+    *,
+    args_digest: str,
+    incident: str,
+    reason: str,
+    via: Surface = CONSOLE,
+) -> Decided:
+    """Say yes alone, in an incident, whatever the request needs. A review stays open after it.
+
+    Raises as `approve` does.
+    """
+    known = needed(incident, "incident", "a broken glass belongs to an incident")
+    said = needed(reason, why="it opens the review")
+    return _decide(Click(bearer, approval_id, Answer.APPROVE, args_digest, said, via, known))
+
+
 def reject(
     bearer: Bearer,
     approval_id: UUID,
     *,
     args_digest: str,
     reason: str,
-    via: Literal["page", "api"] = "page",
+    via: Surface = CONSOLE,
 ) -> Decided:
     """Say no, with a reason; also to what was approved and has not been started.
 
@@ -102,7 +123,7 @@ def request_change(
     *,
     args_digest: str,
     reason: str,
-    via: Literal["page", "api"] = "page",
+    via: Surface = CONSOLE,
 ) -> Decided:
     """Send the step back to its agent with a text. Raises as `approve` does."""
     return _decide(Click(bearer, approval_id, Answer.CHANGE, args_digest, reason, via))
@@ -124,31 +145,30 @@ def _try(click: Click) -> Decided | SagaError:
     if request is None:
         return NotFound(f"There is no request {click.request}.")
     person = rights.who(click.bearer)
-    is_allowed, why_not = rights.can_decide(person, request)
-    if not is_allowed:
-        return Forbidden(why_not)
-    if fault := _fault(click, request):
+    barred = entitling.bar(person, request, click.answer, click.via, click.incident)
+    if fault := barred or _fault(click, request):
         return fault
     if _has_voted(person, click, request):
         return Decided(request.pk, replayed=True)
+    voice = entitling.voice(person, request, click.answer, click.incident)
+    if isinstance(voice, SagaError):
+        return voice
     state = STATE_OF[click.answer]
-    if click.answer == Answer.APPROVE:
-        yes = rights.counted_yes(request, also=person)
-        if not rights.is_enough(request, yes):
-            state = ApprovalState.PENDING
+    is_yes = click.answer == Answer.APPROVE
+    if is_yes and not entitling.is_enough(request, voice, click.incident):
+        state = ApprovalState.PENDING
     recorded = storage.row(DECIDE, _parameters(click, state))
     if recorded is None:
         found = explain(request.pk, person, click.answer, click.args_digest, click.bearer.actor)
         return Decided(request.pk, replayed=True) if isinstance(found, Replayed) else found
-    assert person.user_id is not None  # who has no account has no right, above
-    decision = Decision.objects.create(
-        approval=request,
-        user_id=person.user_id,
-        username=person.username,
+    decision = entitling.recorded(
+        voice,
+        request,
+        click.via,
         answer=click.answer,
         reason=click.reason.strip(),
         args_digest=click.args_digest,
-        via=click.via,
+        incident=click.incident,
     )
     request.yes_until = recorded.yes_until
     _follow_up(click, request, decision, state)
@@ -186,6 +206,7 @@ def _has_voted(person: rights.Person, click: Click, request: Approval) -> bool:
     """Whether this person's same yes is already one of several that are still being gathered."""
     return (
         request.state == ApprovalState.PENDING
+        and not click.incident
         and Decision.objects.filter(
             approval=request,
             user_id=person.user_id or NO_ACCOUNT,
@@ -216,6 +237,7 @@ def _follow_up(click: Click, request: Approval, decision: Decision, state: Appro
         "rule": request.rule,
         "reason": decision.reason,
         "via": decision.via,
+        **entitling.told(decision),
     }
     match state:
         case ApprovalState.APPROVED:
@@ -241,6 +263,8 @@ def _follow_up(click: Click, request: Approval, decision: Decision, state: Appro
                 actor=actor,
                 payload=told,
             )
+    if decision.incident:
+        entitling.sound(request, decision)
 
 
 def _withdraw(click: Click) -> AlreadyDecided:

@@ -37,7 +37,7 @@ def recheck(held: Held) -> str | NotYet:
         return NotYet((request.runs_from - request.now).total_seconds())
     if request.yes_until is None or request.yes_until <= request.now:
         return "The yes was not used in time."
-    if not rights.is_enough(request, rights.counted_yes(request)):
+    if not rights.is_answered(request):
         return "Those who said yes are no longer enough: their rights have changed."
     return ""
 

@@ -9,7 +9,7 @@ from django import template
 from django.template.context import Context
 from django.urls import reverse
 
-from approvals import queries_pages
+from approvals import queries_pages, queries_who
 from approvals.views.viewer import person_of
 from ledger.queries import pages_attention, pages_operations
 
@@ -47,6 +47,8 @@ def _places(request: Any) -> list[Place]:
         Place("ledger:tools", "Tools", "nav-tools", begins_group=True),
         Place("ledger:agents", "Agents", "nav-agents"),
         Place("approvals:policy", "Policy", "nav-policy"),
+        Place("approvals:cover", "Out of office", "nav-cover"),
+        Place("approvals:reviews", "Reviews", "nav-reviews"),
         Place("ledger:operations", "Operations", "nav-operations", begins_group=True),
         Place("ledger:ledger", "Ledger", "nav-ledger"),
     ]
@@ -56,6 +58,10 @@ def _places(request: Any) -> list[Place]:
 BELONGS_TO = {
     "approvals:approval-detail": "approvals:inbox",
     "approvals:decide": "approvals:inbox",
+    "approvals:break-glass": "approvals:inbox",
+    "approvals:bulk": "approvals:inbox",
+    "approvals:close-review": "approvals:reviews",
+    "approvals:withdraw-cover": "approvals:cover",
     "ledger:saga-detail": "ledger:saga-list",
     "ledger:tool": "ledger:tools",
 }
@@ -75,5 +81,9 @@ def frozen_banner(context: Context) -> dict[str, Any]:
     """Whatever is stopped now is said on every page, so that nobody wonders for long."""
     request: Any = context["request"]
     if not request.user.is_authenticated:
-        return {"freezes": []}
-    return {"freezes": pages_operations.active_freezes()}
+        return {"freezes": [], "reviews": 0}
+    return {
+        "freezes": pages_operations.active_freezes(),
+        "reviews": queries_who.open_reviews(),
+        "reviews_url": reverse("approvals:reviews"),
+    }

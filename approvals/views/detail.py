@@ -9,15 +9,15 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from approvals import policy, queries_pages, queries_policy
+from approvals import policy, queries_pages, queries_policy, rights
 from approvals.queries_pages import RequestRow
 from approvals.services import deciding
 from approvals.states import Answer
-from approvals.views import outcomes
+from approvals.views import outcomes, presence
 from approvals.views.viewer import person_of
 from ledger.errors import InvalidArgs, NotFound, SagaError
 from ledger.queries import pages_timeline
-from ledger.states import Direction, Tier
+from ledger.states import BlastRadius, Direction, Tier
 from ledger.templatetags.values import folded_paths
 from ledger.tools.installed import registry
 from ledger.views import live
@@ -47,12 +47,13 @@ def decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     row = _row(request, approval_id)
     try:
         _check(request, row, answer)
+        presence.step_up(request)
         _DECIDE[answer](
             bearer_of(request),
             approval_id,
             args_digest=request.POST.get("args_digest", ""),
             reason=request.POST.get("reason", "").strip(),
-            via="page",
+            via=presence.surface(request),
         )
     except SagaError as error:
         return _page(request, _row(request, approval_id), refusal=error)
@@ -79,9 +80,32 @@ def _check(request: HttpRequest, row: RequestRow, answer: str) -> None:
         return
     if _needs_understanding(row) and request.POST.get("understood") != "yes":
         raise InvalidArgs("Tick that you understand that this cannot be undone, then approve.")
+    _check_read(request, row)
+
+
+def _check_read(request: HttpRequest, row: RequestRow) -> None:
     unread = set(folded_paths(row.args)) - set(request.POST.getlist("read"))
     if unread:
         raise InvalidArgs(f"Open and tick every folded part first: {', '.join(sorted(unread))}.")
+
+
+def check_alone(request: HttpRequest, approval_id: UUID) -> None:
+    """What the form of a broken glass asks of a person before it counts. Raises InvalidArgs."""
+    if request.POST.get("understood") != "yes":
+        raise InvalidArgs("Tick that you understand that a review will be open, then break it.")
+    _check_read(request, _row(request, approval_id))
+
+
+def _can_break_glass(row: RequestRow) -> bool:
+    """Who can still answer as everybody does has no reason to."""
+    return (
+        row.is_open and not row.can_decide and rights.can_break_glass(row.person, row.approval)[0]
+    )
+
+
+def refused(request: HttpRequest, approval_id: UUID, error: SagaError) -> HttpResponse:
+    """The page again, with the reason why nothing was decided."""
+    return _page(request, _row(request, approval_id), refusal=error)
 
 
 def _page(
@@ -112,6 +136,9 @@ def _page(
         "uses": uses if row.is_open else [],
         "policy_is_now": row.approval.policy_digest == policy.current().digest,
         "unroutable": queries_policy.why_unroutable(row.approval) if row.is_open else "",
+        "can_break_glass": _can_break_glass(row),
+        "needs_password_for_glass": presence.needs_password(request, BlastRadius.HIGH),
+        "needs_password": presence.needs_password(request, row.step.blast_radius),
         "needs_understanding": _needs_understanding(row),
         "folded": folded_paths(row.args),
         "can_ask_for_change": row.approval.direction == Direction.FORWARD,
@@ -133,6 +160,8 @@ def _page(
 
 def _typed(request: HttpRequest) -> Mapping[str, str]:
     """What was written into the form that was refused, so that nobody writes it twice."""
+    if "incident" in request.POST:
+        return {"glass": request.POST.get("reason", ""), "incident": request.POST["incident"]}
     box = "approve" if request.POST.get("answer") == Answer.APPROVE else "refuse"
     return {box: request.POST.get("reason", "")}
 

@@ -40,6 +40,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "is_open_tab": is_open_tab,
         "rows": page.rows,
         "mark": mark,
+        "in_bulk": is_open_tab and any(row.can_decide for row in page.rows),
         "is_first": not request.GET.get("before"),
         "next_cursor": page.next_cursor,
         "others_wait": tab == "mine" and not page.rows and queries_pages.anything_waits(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from approvals.models import Decision
 from approvals.queries import state_sentence
 from approvals.queries_pages import RequestRow
 from approvals.states import Answer, ApprovalState
@@ -50,10 +51,21 @@ _SAID = {
 def votes(row: RequestRow) -> list[Vote]:
     """Who said what, when and why, in order."""
     return [
-        Vote(found.username, said, found.answer, found.at, found.reason, tone, icon)
+        Vote(_name(found), _said(found, said), found.answer, found.at, found.reason, tone, icon)
         for found in row.answers
         for said, tone, icon in [_SAID[Answer(found.answer)]]
     ]
+
+
+def _name(found: Decision) -> str:
+    """Both names, when the right was another's (design section 6, delegation)."""
+    return (
+        f"{found.username} for {found.stands_for_name}" if found.delegation_id else found.username
+    )
+
+
+def _said(found: Decision, said: str) -> str:
+    return f"broke the glass for incident {found.incident}:" if found.incident else said
 
 
 def is_settled(row: RequestRow) -> bool:
@@ -69,7 +81,7 @@ def banner(row: RequestRow) -> Banner | None:
         return None
     state = StepState(row.step.state)
     if row.state == ApprovalState.APPROVED:
-        names = " and ".join(answer.username for answer in row.yes)
+        names = " and ".join(_name(answer) for answer in row.yes)
         tone = STEP_TONE[state] if row.approval.used_at else "good"
         then = f"Now {state.replace('_', ' ')}: {STEP_MEANING[state]}"
         return Banner(tone, f"Approved by {names}.", then, row.over_since)

@@ -183,7 +183,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     step.alternative += 1
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
-    if denied := _denied(step):
+    if denied := _denied(saga, step):
         more = step.alternative < len(step.alternatives)
         (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denied}")
         return
@@ -201,18 +201,15 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         return
     why = f"The choice before it failed: {error}"
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
-    if verdict.kind == "deny":
-        more = step.alternative < len(step.alternatives)
-        (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denial(verdict)}")
-        return
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
 
 
-def _denied(step: StepRow) -> str:
+def _denied(saga: SagaRow, step: StepRow) -> str:
     """Why the alternative must not be tried, or ''. Its effect is claimed on the way."""
     variant = step.variant
-    if variant.verdict == "deny":
+    judged = judge(saga, step, Direction.FORWARD).kind if variant.verdict == "ask" else ""
+    if "deny" in {variant.verdict, judged}:
         return f"the policy denies the alternative {variant.tool}"
     if not variant.effect_key:
         named = {"saga": step.saga_id, "step_id": step.step_id}
