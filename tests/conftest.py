@@ -137,6 +137,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """A lane that inherits this would read Django's settings before it has a home of its own."""
+    os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """What one lane (pytest-xdist) has left out is said by the process that reports."""
     _browser_tests_left_out.extend(

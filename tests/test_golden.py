@@ -57,6 +57,7 @@ NOT_PLAYED = {"step.tampered", "step.refused", "operator.confirmed", "operator.e
 # Reminders and escalations need a policy of their own, and come after this release's ledger. The
 # others are kinds of notices: what people are told, and no entries.
 NOT_PLAYED |= {"approval.reminded", "approval.escalated"}
+NOT_PLAYED |= {"approval.break_glass", "approval.reviewed"}
 NOT_PLAYED |= {"approval.reminder", "approval.superseded", "approval.cancelled"}
 WAITS_VISIBLY = {StepState.STUCK, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED}
 
