@@ -2,12 +2,16 @@
 VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
+# For `make machine` and `make soak`.
+EXAMPLES ?= 400
+MINUTES ?= 10
 BIN := $(VENV)/bin
 CHROMIUM := $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dev seed reset fix check lint test browser bench vendor lock
+.PHONY: help setup demo dev seed reset fix check lint test browser bench vendor lock crash guards \
+	faketime machine soak
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +66,13 @@ lint: $(VENV)/.dev
 test: setup ## every test, browser included (ARGS="-k name")
 	$(BIN)/python -m pytest $(ARGS)
 
+machine: $(VENV)/.dev ## anything in any order for longer than `make test` does (EXAMPLES=400)
+	MACHINE_EXAMPLES=$(EXAMPLES) MACHINE_STEPS=60 MACHINE_SHRINK=1 \
+		$(BIN)/python -m pytest -s tests/test_machine.py $(ARGS)
+
+soak: $(VENV)/.dev ## a whole console under load, things killed at random (MINUTES=10 ARGS="--seed 1")
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
 # The browser tests need a Chromium of the system. Without one they say so, loudly;
 # REQUIRE_BROWSER=1 makes that an error.
 browser:
@@ -75,6 +86,20 @@ ifeq ($(CHROMIUM),)
 		[ -z "$$REQUIRE_BROWSER" ]; \
 	fi
 endif
+
+# Clocks are moved with Debian's libfaketime; without it the rows that need it are red.
+faketime:
+	@if [ -z "$$(ls /usr/lib/*/faketime/libfaketimeMT.so.1 2>/dev/null)" ]; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y \
+				--no-install-recommends libfaketime >/dev/null; \
+		else echo "*** no libfaketime here: apt install libfaketime" >&2; fi; fi
+
+crash: $(VENV)/.dev faketime ## every crash point on real processes, and the table of docs/recovery.md (ARGS="P11")
+	$(BIN)/python -m tests.crash $(if $(ARGS),$(ARGS),--write)
+
+guards: $(VENV)/.dev ## remove one guard at a time: a test must fail each time (ARGS="Fence")
+	$(BIN)/python -m tests.guards $(if $(ARGS),$(ARGS),--write)
 
 bench: $(VENV)/.demo ## p50/p99 of one caller and steps/s of sixteen, beside this machine's commits
 	$(BIN)/python -m bench.bench $(ARGS)

@@ -26,6 +26,7 @@ WITHOUT_SERVERS = {
     "policy check",
     "startapp",
     "up",
+    "verify_export",
     "version",
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import policy, queries
-from approvals.services import expiring, rechecking, requesting, reserving
+from approvals.services import archiving, expiring, rechecking, requesting, reserving
 from ledger.gate import Held, Leaving, NotYet, Overrun, Question, Verdict
 
 
@@ -42,6 +42,24 @@ class Gate:
     def decisions(self, saga: UUID) -> Mapping[str, Mapping[str, Any]]:
         """What people said about a saga, in the words of its entries."""
         return queries.decisions_as_told(saga)
+
+    def decisions_in(
+        self, rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """The same, told from the rows of an export."""
+        return archiving.decisions_in(rows)
+
+    def lines(self, saga: UUID) -> Sequence[str]:
+        """Requests and decisions, as lines of an export."""
+        return archiving.lines(saga)
+
+    def leave(self, saga: UUID) -> None:
+        """Delete what leaves with its saga."""
+        archiving.leave(saga)
+
+    def put_back(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Insert what comes back with its saga."""
+        archiving.put_back(rows)
 
     def sweep(self) -> int:
         """End the requests whose time is over; how many."""

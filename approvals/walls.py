@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION approvals_approval_transition() RETURNS trigger
 LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state <> '{ApprovalState.PENDING}' THEN
+        IF NEW.state <> '{ApprovalState.PENDING}' AND NOT ledger_is_returning(NEW.saga_id) THEN
             RAISE EXCEPTION 'a request cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -75,7 +75,15 @@ CREATE OR REPLACE TRIGGER approvals_approval_frozen BEFORE UPDATE ON approvals_a
 
 KEPT = f"""
 CREATE OR REPLACE FUNCTION approvals_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE gone jsonb;
 BEGIN
+    IF TG_OP = 'DELETE' THEN
+        gone := to_jsonb(OLD);
+        IF ledger_is_leaving(coalesce((gone ->> 'saga_id')::uuid, (SELECT saga_id
+            FROM approvals_approval WHERE id = (gone ->> 'approval_id')::uuid))) THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -137,13 +145,14 @@ BEGIN
         CASE WHEN NEW.alternative = 0 THEN s.args_text
             ELSE s.alternatives -> (NEW.alternative - 1) ->> 'args_text' END
         INTO held, runs FROM ledger_step s WHERE s.id = NEW.step_id;
-    IF held IS NOT TRUE THEN
+    IF held IS NOT TRUE OR NEW.state <> 'started' AND ledger_is_returning(
+        (SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)) THEN
         RETURN NEW;
     END IF;
     UPDATE approvals_approval SET used_at = coalesce(used_at, clock_timestamp())
         WHERE step_id = NEW.step_id AND direction = NEW.direction
         AND state = '{ApprovalState.APPROVED}' AND yes_until > clock_timestamp()
-        AND runs_from <= clock_timestamp()
+        AND coalesce(runs_from, decided_at) <= clock_timestamp()
         AND idempotency_key = NEW.idempotency_key
         AND args_digest = encode(sha256(convert_to(runs, 'UTF8')), 'hex');
     IF NOT FOUND THEN
@@ -191,8 +200,25 @@ CREATE OR REPLACE TRIGGER approvals_reservation_no_truncate BEFORE TRUNCATE
     ON approvals_reservation FOR EACH STATEMENT EXECUTE FUNCTION approvals_kept();
 """
 
+# A saga leaves with its requests (ledger/doors), and with none that still waits.
+NOTHING_OPEN = f"""
+CREATE OR REPLACE FUNCTION approvals_nothing_open() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF EXISTS (SELECT FROM approvals_approval
+        WHERE saga_id = NEW.saga_id AND state = '{ApprovalState.PENDING}') THEN
+        RAISE EXCEPTION 'saga % cannot be archived: a request of it waits', NEW.saga_id
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER approvals_nothing_open BEFORE INSERT ON ledger_tombstone
+    FOR EACH ROW EXECUTE FUNCTION approvals_nothing_open();
+"""
+
 REQUESTS = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
-INSTALL = REQUESTS + GIVEN_BACK
+# On tables that came later than the rest: their migrations add them.
+DOOR = NOTHING_OPEN
+INSTALL = REQUESTS + DOOR + GIVEN_BACK
 FUNCTIONS = (
     "approvals_approval_transition",
     "approvals_approval_frozen",
@@ -200,6 +226,7 @@ FUNCTIONS = (
     "approvals_approval_answered",
     "approvals_step_stays_held",
     "approvals_attempt_allowed",
+    "approvals_nothing_open",
     "approvals_limit_given_back",
     "approvals_reservation_kept",
 )

@@ -120,6 +120,20 @@ class Gate(Protocol):
         Its entry must say the same under the same names (`verify_ledger`).
         """
 
+    def decisions_in(
+        self, rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """`decisions`, told from the gate's rows in an export, by table. Needs no database."""
+
+    def lines(self, saga: UUID) -> Sequence[str]:
+        """What the gate keeps of a saga, for its export: `{"row": …, "table": …}` each."""
+
+    def leave(self, saga: UUID) -> None:
+        """Delete what `lines` told: the saga leaves in this transaction, below its tombstone."""
+
+    def put_back(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Insert what an export holds of a saga that comes back in this transaction."""
+
     def sweep(self) -> int:
         """Act on what the clock brought (expiry, reminders); count of requests changed."""
 

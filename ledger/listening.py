@@ -5,8 +5,15 @@ from __future__ import annotations
 import select
 
 import psycopg
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 from psycopg import sql
+
+# What a lost database raises: Django's errors on its connection, and psycopg's own on a
+# listener, which is none of Django's. A loop that knows only the first dies with the second.
+LOST = (
+    *(OperationalError, InterfaceError),
+    *(psycopg.OperationalError, psycopg.InterfaceError, OSError),
+)
 
 
 def listen(channel: str) -> psycopg.Connection:

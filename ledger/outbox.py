@@ -10,17 +10,19 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import django_rq
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 from redis.exceptions import RedisError
 
+from ledger import faultpoints, storage
 from ledger.gate import gate
-from ledger.listening import drain, listen, wait_for_notify
-from ledger.services import checkpoints, shifts, sweeping
+from ledger.listening import LOST, drain, listen, wait_for_notify
+from ledger.services import checkpoints, drilling, freezing, shifts, sweeping
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +41,23 @@ ANCHOR_EVERY_S = 60.0
 def ring_if_needed() -> bool:
     """Ring for one more shift when rows wait and no live one takes them; True when it rang."""
     waiting = shifts.waiting()
-    if not waiting.rows:
-        return False
     live = shifts.live()
+    if not waiting.rows:
+        return _ring_for_drill(live)
     if live.rung or live.alive >= settings.SAGA_SHIFTS + live_dead_allowance():
         return False
     if live.alive and waiting.age_s < FULL_AFTER_S:
+        return False
+    rung = shifts.ring_row()
+    faultpoints.reached("P5")
+    ring(rung)
+    faultpoints.reached("P6")
+    return True
+
+
+def _ring_for_drill(live: Any) -> bool:
+    """A shift that lives looks for drills itself; a drill alone wakes one and no more."""
+    if live.alive or live.rung or not drilling.waits():
         return False
     ring(shifts.ring_row())
     return True
@@ -68,11 +81,16 @@ def ring(shift: UUID) -> None:
 
 
 def sweep() -> int:
-    """Leases that ran out, lost looks, expired requests. One bad row stops no other."""
+    """Leases that ran out, lost looks, freezes and requests whose time is over.
+
+    One bad row stops no other.
+    """
     changed = 0
     for attempt in sweeping.expired_attempts():
         changed += bool(_alone(partial(sweeping.expire_attempt, attempt)))
     changed += _alone(sweeping.return_lost_looks) or 0
+    changed += _alone(freezing.lift_expired) or 0
+    changed += _alone(drilling.give_up) or 0
     changed += _alone(gate().sweep) or 0
     return changed
 
@@ -81,9 +99,10 @@ def _alone(work: Callable[[], int | bool]) -> int | bool:
     """One item of a sweep; what goes wrong with it is told and does not stop the sweep."""
     try:
         return work()
-    except (OperationalError, InterfaceError):
-        raise
-    except Exception:
+    except Exception as error:
+        # A row that somebody holds locked (55P03) is no lost database.
+        if storage.is_lost(error):
+            raise
         logger.exception("one item of a sweep failed")
         return 0
 
@@ -100,7 +119,7 @@ def run_forever(is_stopping: Callable[[], bool]) -> None:
     while not is_stopping():
         try:
             turn.turn()
-        except (OperationalError, InterfaceError, OSError) as error:
+        except (*storage.AWAY, *LOST) as error:
             logger.warning("the database did not answer (%s); trying again", error)
             turn.forget_connections()
             time.sleep(POLL_S)
@@ -136,6 +155,7 @@ class RelayLoop:
             drain(self._ears)
         else:
             wait_for_notify(self._ears, POLL_S)
+            faultpoints.reached("P4")
 
     def forget_connections(self) -> None:
         """After a lost connection: start over with new ones."""

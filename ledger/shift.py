@@ -18,9 +18,11 @@ from uuid import UUID
 
 import psycopg
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
-from ledger.listening import drain, listen
+from ledger import faultpoints, storage
+from ledger.drills import DrillHand
+from ledger.listening import LOST, drain, listen
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
 from ledger.services.assignments import Assignment
@@ -54,6 +56,7 @@ class ShiftLoop:
         self._bell.setblocking(False)
         self._rope.setblocking(False)
         self._ears: psycopg.Connection | None = None
+        self._drills = DrillHand(shift, self._stroke)
         self._next_beat = 0.0
         # Whether there may be something to take: after a NOTIFY, a poll, or work that left more.
         self._hungry = True
@@ -63,11 +66,12 @@ class ShiftLoop:
         """Work until there has been nothing to do for the linger time, or the limit is reached."""
         if not shifts.begin(self.shift, f"{socket.gethostname()}:{os.getpid()}", self.threads):
             return 0
+        faultpoints.reached("P9")
         with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
             while not self._is_over():
                 try:
                     self._turn(pool)
-                except (OperationalError, InterfaceError):
+                except (*storage.AWAY, *LOST):
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
@@ -80,7 +84,7 @@ class ShiftLoop:
                 end.close()
 
     def _is_over(self) -> bool:
-        if self._running or self._unwritten:
+        if self._running or self._unwritten or self._drills.is_busy:
             return False
         lingered = time.monotonic() - self._quiet_since > settings.SAGA_SHIFT_LINGER_S
         return lingered or self._is_closing()
@@ -94,6 +98,7 @@ class ShiftLoop:
         """One round: write what came back, take what fits, wait for the next thing."""
         self._beat()
         self._write_finished()
+        self._drills.turn(takes_new=not self._is_closing())
         if self._hungry and not self._is_closing():
             self._take(pool)
         self._wait()
@@ -115,7 +120,8 @@ class ShiftLoop:
         """Write a batch; if the batch is refused, each alone, so that one cannot stop the rest."""
         try:
             self._hungry |= record(self.shift, finished)
-        except (OperationalError, InterfaceError):
+            faultpoints.reached("P14", finished[0].assignment.direction)
+        except storage.AWAY:
             raise
         except Exception:
             if len(finished) == 1:
@@ -142,13 +148,13 @@ class ShiftLoop:
         aside for a while, so that one bad row at the head never stops the others (case C47)."""
         try:
             return claim(self.shift, room)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception:
             logger.exception("a batch of claims was refused")
         try:
             return claim(self.shift, 1)
-        except (OperationalError, InterfaceError):
+        except storage.AWAY:
             raise
         except Exception as error:
             shifts.set_aside(f"{type(error).__name__}: {error}")
@@ -157,13 +163,19 @@ class ShiftLoop:
     def _call(self, assignment: Assignment, start_by: float) -> None:
         """In a thread of its own: the one place where the outside world is touched."""
         outcome: Outcome | Sighting
+        faultpoints.reached("P10", assignment.direction)
         if time.monotonic() > start_by:
             outcome = Failed("the worker was too late to start it", retryable=True)
         elif assignment.attempt is None:
             outcome = assignment.tool.probe(assignment.call)
         else:
             outcome = assignment.tool.run(assignment.call)
+            faultpoints.reached("P12", assignment.direction)
         self._finished.put(Finished(assignment, outcome))
+        self._stroke()
+
+    def _stroke(self) -> None:
+        """Wake the loop from another thread."""
         try:
             self._rope.send(b".")
         except BlockingIOError:

@@ -16,7 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    connection,
+    transaction,
+)
 
 from ledger.pipeline import STALE, Found, Params, Statement, channel
 
@@ -107,6 +114,11 @@ def execute_last(statements: Sequence[Statement]) -> None:
         _transition.has_committed = True
     else:
         execute_all(statements)
+
+
+# What is raised while Postgres cannot work: lost or full (operational), or read only (internal,
+# 25006). Nothing is wrong with what was asked; the same may be asked again.
+AWAY = (OperationalError, InterfaceError, InternalError)
 
 
 def sqlstate(error: BaseException) -> str:

@@ -8,10 +8,12 @@ tests/test_proof_states.py proves that a database holds exactly this text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from ledger.landing import landing
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_TRANSITIONS,
@@ -20,7 +22,7 @@ from ledger.states import (
     SagaState,
     StepState,
 )
-from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, quoted
+from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, quoted
 
 STEP_START = (
     StepState.WAITING,
@@ -34,7 +36,7 @@ STEP_IDENTITY = (
 )
 STEP_ARGS = (
     *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
-    *("idempotency_key", "resource", "alternatives"),
+    *("idempotency_key", "resource", "alternatives", "former"),
 )
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
@@ -54,13 +56,18 @@ def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
 
 
 def _transition_wall(
-    table: str, noun: str, transitions: Mapping[S, frozenset[S]], start: Iterable[str]
+    table: str,
+    noun: str,
+    transitions: Mapping[S, frozenset[S]],
+    start: Iterable[str],
+    saga: str = "NEW.saga_id",
 ) -> str:
+    """`saga`: where a row names its saga, which may be coming back (ledger/doors)."""
     return f"""
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state NOT IN ({quoted(start)}) THEN
+        IF NEW.state NOT IN ({quoted(start)}) AND NOT ledger_is_returning({saga}) THEN
             RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -86,33 +93,41 @@ def _changed(columns: Iterable[str]) -> str:
     return f"({old}) IS DISTINCT FROM ({new})"
 
 
-def _append_only(table: str) -> str:
-    return f"""
-CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table}
-    FOR EACH ROW EXECUTE FUNCTION ledger_append_only();
-CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_append_only();
-"""
-
-
 APPEND_ONLY = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_append_only() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
+    IF TG_OP = 'DELETE' AND TG_TABLE_NAME = 'ledger_entry' THEN
+        IF ledger_is_leaving(OLD.saga_id) THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
 """
-    + _append_only("ledger_entry")
-    + _append_only("ledger_checkpoint")
-    + _append_only("ledger_checkpointhead")
+    + append_only("ledger_entry")
+    + append_only("ledger_checkpoint")
+    + append_only("ledger_checkpointhead")
 )
 
 # Nothing here is ever deleted: a step that is gone could be proposed anew, and would run again.
+# But for a saga that leaves as a whole, below a tombstone that answers for it (ledger/doors).
 KEPT = (
     f"""
 CREATE OR REPLACE FUNCTION ledger_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE gone jsonb;
 BEGIN
+    IF TG_OP = 'DELETE' THEN
+        gone := to_jsonb(OLD);
+        IF ledger_is_leaving(CASE TG_TABLE_NAME
+            WHEN 'ledger_saga' THEN (gone ->> 'id')::uuid
+            WHEN 'ledger_step' THEN (gone ->> 'saga_id')::uuid
+            ELSE (SELECT saga_id FROM ledger_step WHERE id = (gone ->> 'step_id')::uuid) END)
+        THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -207,34 +222,22 @@ END $wall$;
 {_told("step")}{_told("saga")}"""
 
 INSTALL = (
-    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING])
+    _transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
     + _transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
     + _transition_wall(
-        "ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]
+        *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
+        "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",
     )
     + APPEND_ONLY
     + KEPT
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
+    + landing(REFUSED)
     + WAKE
     + EXPECT
 )
 
-FUNCTIONS = (
-    "ledger_saga_transition",
-    "ledger_step_transition",
-    "ledger_record_transition",
-    "ledger_append_only",
-    "ledger_kept",
-    "ledger_entry_chain",
-    "ledger_step_frozen",
-    "ledger_record_frozen",
-    "ledger_step_told",
-    "ledger_saga_told",
-    "ledger_outbox_wake",
-    "ledger_step_wake",
-    "ledger_expect",
-)
+FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL))
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)

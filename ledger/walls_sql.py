@@ -19,22 +19,51 @@ def quoted(states: Iterable[str]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
 
 
+def append_only(table: str) -> str:
+    """The triggers that refuse every change of a table's rows."""
+    return f"""
+CREATE OR REPLACE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table}
+    FOR EACH ROW EXECUTE FUNCTION ledger_append_only();
+CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION ledger_append_only();
+"""
+
+
 # The text that an entry's hash is over: everything a reader of the API sees, one a line,
 # the payload last. It is the same in ledger/chain.py, which verifies without the database.
-CHAIN = """
+def hash_of(kind: str = "NEW.kind", step_id: str = "NEW.step_id") -> str:
+    """The hash of the entry in NEW, as SQL."""
+    return f"""encode(sha256(convert_to(concat_ws(E'\\n',
+        NEW.prev_hash, NEW.saga_id, NEW.seq, {kind}, {step_id},
+        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        NEW.actor, NEW.payload), 'UTF8')), 'hex')"""
+
+
+# Only the entries of a saga that comes back keep what they had, and each must fit.
+CHAIN = f"""
 CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE head bigint; head_was text;
 BEGIN
-    SELECT head_seq + 1, head_hash INTO NEW.seq, NEW.prev_hash
+    SELECT head_seq, head_hash INTO head, head_was
         FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
-    IF NEW.seq IS NULL THEN
+    IF head IS NULL THEN
         RAISE EXCEPTION 'no saga % for this entry', NEW.saga_id USING ERRCODE = '23503';
     END IF;
+    IF NEW.hash <> '' AND ledger_is_returning(NEW.saga_id) THEN
+        IF (NEW.seq, NEW.prev_hash) IS DISTINCT FROM (head + 1, head_was)
+            OR NEW.hash IS DISTINCT FROM {hash_of()} THEN
+            RAISE EXCEPTION 'entry % of saga % does not fit its chain', NEW.seq, NEW.saga_id
+                USING ERRCODE = '{REFUSED}';
+        END IF;
+        UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash WHERE id = NEW.saga_id;
+        NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
+        RETURN NEW;
+    END IF;
+    NEW.seq := head + 1;
+    NEW.prev_hash := head_was;
     NEW.at := clock_timestamp();
     NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
-    NEW.hash := encode(sha256(convert_to(concat_ws(E'\\n',
-        NEW.prev_hash, NEW.saga_id, NEW.seq, NEW.kind, NEW.step_id,
-        to_char(NEW.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-        NEW.actor, NEW.payload), 'UTF8')), 'hex');
+    NEW.hash := {hash_of()};
     UPDATE ledger_saga SET head_seq = NEW.seq, head_hash = NEW.hash, updated_at = NEW.at
         WHERE id = NEW.saga_id;
     RETURN NEW;

@@ -6,8 +6,10 @@ Pure but for `os.environ`: no Django, so that `manage.py` and the tests can ask 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -71,6 +73,20 @@ def words(name: str, default: Sequence[str] = ()) -> list[str]:
     if not given:
         return list(default)
     return [word.strip() for word in given.split(",") if word.strip()]
+
+
+def private_folder(name: str) -> str:
+    """A folder that exists and that nobody but this user can write into."""
+    given = text(name)
+    if not given:
+        return ""
+    try:
+        found = Path(given).stat()
+    except OSError as error:
+        raise BadSetting(name, f"{given}: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise BadSetting(name, f"{given} must be a folder that only this user can write into")
+    return given
 
 
 def modules(name: str) -> list[str]:

@@ -40,6 +40,12 @@ X_FRAME_OPTIONS = "DENY"
 # tests/test_middleware.py checks what they would.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W002", "security.W003"]
 
+# For crash tests of the console itself: a folder that says where its processes stop
+# (ledger/faultpoints.py). It has no place where the effects are real.
+SAGA_FAULTS = env.private_folder("SAGA_FAULTS")
+if SAGA_FAULTS and SECURE:
+    raise env.BadSetting("SAGA_FAULTS", "stops processes for crash tests: unset it (SECURE=1)")
+
 # Application
 ROOT_URLCONF = "saga_console.urls"
 WSGI_APPLICATION = "saga_console.wsgi.application"
@@ -160,7 +166,13 @@ RQ_QUEUES = {
         "URL": REDIS_URL,
         "DEFAULT_TIMEOUT": -1,  # a shift has a limit of its own; RQ killing it would help nobody
         "SERIALIZER": "rq.serializers.JSONSerializer",
-        "REDIS_CLIENT_KWARGS": {"socket_connect_timeout": 5, "health_check_interval": 30},
+        # A relay that waited for ever for a Redis that says nothing would sweep nothing. A worker
+        # waits in a read for minutes: RQ raises its time-out by itself.
+        "REDIS_CLIENT_KWARGS": {
+            "socket_connect_timeout": 5,
+            "socket_timeout": 5,
+            "health_check_interval": 30,
+        },
     }
 }
 # The relay rings inside no transaction of its own: enqueue at once, not after a commit.
@@ -170,9 +182,14 @@ RQ = {"COMMIT_MODE": "auto"}
 SAGA_TOOLS = env.text("SAGA_TOOLS")
 SAGA_POLICY = env.text("SAGA_POLICY")
 SAGA_GATE = env.text("SAGA_GATE", "approvals.gate.Gate")
+# Where `manage.py archive` puts exports, and where pages look for them.
+SAGA_ARCHIVE = env.text("SAGA_ARCHIVE") or str(HOME.root / "archive")
 
 # The engine. A lease outlives the tool's own timeout in any case; these are the floor.
 SAGA_LEASE_S = env.seconds("SAGA_LEASE_S", 15, at_least=1)
+# A lease outlives the tool's own timeout by this much, for the answer to be written down. Under
+# 5 s a slow COMMIT makes doubts out of answers that came: safe, and needless work.
+SAGA_LEASE_MARGIN_S = env.seconds("SAGA_LEASE_MARGIN_S", 5, at_least=0.5)
 # "Not applied" counts when it is heard twice, this far apart.
 SAGA_PROBE_APART_S = env.seconds("SAGA_PROBE_APART_S", 2)
 # Retries that one saga may spend in all, unless it names its own number.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,9 @@ def broken(step_id: str) -> Proposal:
     return Proposal(step_id, "crm.broken", {"id": "cus_of_nobody"})
 
 
-@pytest.fixture(scope="session")
-def stripe() -> Iterator[str]:
-    """The address of one localstripe for the whole run."""
+@contextmanager
+def payment_server() -> Iterator[str]:
+    """A new localstripe; its address."""
     port = free_port()
     command = [sys.executable, "-m", "localstripe", "--port", str(port), "--from-scratch"]
     server = subprocess.Popen(
@@ -110,9 +111,18 @@ def stripe() -> Iterator[str]:
         except httpx.HTTPError:
             assert time.monotonic() < deadline, "localstripe did not start"
             time.sleep(0.1)
-    yield url
-    os.killpg(server.pid, signal.SIGTERM)
-    server.wait(10)
+    try:
+        yield url
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(10)
+
+
+@pytest.fixture(scope="session")
+def stripe() -> Iterator[str]:
+    """The address of one localstripe for the whole run."""
+    with payment_server() as url:
+        yield url
 
 
 @pytest.fixture

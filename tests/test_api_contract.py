@@ -38,7 +38,8 @@ CALLS = """
     POST /sagas/{}/complete         POST /sagas/{}/abort
     GET /sagas/{}/ledger            GET /sagas/{}/trace.jsonl
     GET /steps/{}                   POST /steps/{}/resolve        POST /steps/{}/retry
-    GET /tools
+    GET /steps/{}/actions           POST /steps/{}/confirm        POST /steps/{}/skip
+    POST /steps/{}/acknowledge      GET /tools
     GET /approvals                  GET /approvals/{}
     POST /approvals/{}/approve      POST /approvals/{}/reject     POST /approvals/{}/request-change
     GET /freezes                    POST /freezes                 DELETE /freezes/{}
@@ -103,7 +104,8 @@ BROKEN = {"step_id": "broken", "tool": "crm.broken", "args": {"id": "cus_of_nobo
 
 
 def test_the_calls_are_those_of_the_contract(nobody: Caller) -> None:
-    """`GET /approvals/{id}` alone is ours: one request with all that a person should read."""
+    """Ours are `GET /approvals/{id}` (one request with all that a person should read) and what an
+    operator may do about a step besides `resolve` and `retry`."""
     paths = nobody.get("openapi.json").json()["paths"]
     served = {
         f"{method.upper()} {re.sub(r'{[^}]*}', '{}', path.removeprefix('/api/v1'))}"

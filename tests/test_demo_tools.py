@@ -12,6 +12,7 @@ from ledger.outcomes import Applied, Done, Failed, NotApplied, Unknown
 from ledger.states import Direction
 from ledger.tools.contract import Call, Tool
 from ledger.tools.registry import Registry, load
+from ledger.tools.sandbox import sandboxed
 from saga_console.demo import faultproxy, play, shop, tools
 from saga_console.demo.targets import Addresses
 from saga_console.demo.truth import Truth
@@ -154,7 +155,31 @@ def test_mail_to_a_server_that_is_away_may_be_tried_again(
     assert outcome.retryable
 
 
+@pytest.mark.parametrize("key", ["payments.charge", "dns.zone", "cloud.instance"])
+def test_what_the_demo_drills_is_done_and_undone_in_the_second_world_only(
+    registry: Registry, at: Addresses, key: str
+) -> None:
+    tool = registry.get(key)
+    assert tool.drill
+    aimed = sandboxed(tool)
+    args = tool.drill.args_for("0123456789ab")
+    forward = call(aimed.tool, args, f"drill-{key}")
+    done = aimed.tool.run(forward)
+    assert isinstance(done, Done), done
+    assert isinstance(aimed.tool.probe(forward), Applied)
+    assert tool.probe(forward) == NotApplied()  # the first world knows nothing of it
+    back = call(aimed.tool, args, f"comp:drill-{key}", "compensate", done.result)
+    if aimed.check:
+        assert isinstance(aimed.check(back), Applied)
+    assert isinstance(aimed.tool.run(back), Done)
+    assert isinstance(aimed.tool.probe(back), Applied)
+    if aimed.check:
+        assert aimed.check(back) == NotApplied()
+
+
 def test_tools_file_names_only_the_proxy(at: Addresses, registry: Registry) -> None:
     written = Path(at.home / "tools.toml").read_text()
     assert play.WRITTEN_ADDRESS not in written
-    assert written.count(f'url = "{at.proxy_url}/') == 6
+    assert written.count(f'url = "{at.proxy_url}/') == 7
+    assert play.WRITTEN_SANDBOX not in written
+    assert f'base_url = "{at.payments_sandbox_url}"' in written

@@ -72,8 +72,9 @@ def test_an_undo_that_keeps_failing_stops_the_ones_below_it_and_waits_visibly(sh
     )
     work_saga(saga, "compensated")
     assert states(saga) == {"one": "compensated", "two": "compensated", "three": "failed"}
-    with pytest.raises(errors.AlreadyDecided):
-        resolve(two.pk, "happened", reason="a second click", actor="person:ona")
+    assert resolve(two.pk, "happened", reason="a second click", actor="person:per").replayed
+    with pytest.raises(errors.AlreadyDecided, match="deleted it in the dashboard"):
+        resolve(two.pk, "end_saga", reason="a third click", actor="person:per")
     assert_verifies()
 
 

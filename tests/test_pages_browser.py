@@ -107,12 +107,12 @@ def test_a_poll_leaves_an_opened_step_open(stage, seated, live_server):
 def test_a_poll_leaves_an_answer_that_is_being_written_alone(stage, seated, live_server):
     stage.unknown_refund()
     seated.goto(live_server.url + reverse("ledger:attention"))
-    seated.get_by_text("Answer: it happened").click()
+    seated.locator("summary", has_text="It happened").click()
     seated.get_by_label("How do you know?").fill("I looked at the bank and")
     stage.unknown_refund("refund-8791")
     seated.wait_for_timeout(4_500)
-    expect(seated.get_by_label("How do you know?")).to_have_value("I looked at the bank and")
-    expect(seated.get_by_label("How do you know?")).to_be_focused()
+    written = seated.locator("textarea:focus")
+    expect(written).to_have_value("I looked at the bank and")
 
 
 def test_somebody_elses_decision_closes_the_box_while_one_reads(stage, seated):

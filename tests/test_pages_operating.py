@@ -7,6 +7,8 @@ from django.test import Client
 from django.urls import reverse
 
 from ledger.models import Freeze, Saga, Step
+from ledger.outcomes import Failed, Unknown
+from ledger.queries.pages_attention import waiting_count
 from tests.stage import Stage, a_stage
 
 __all__ = ["a_stage"]
@@ -29,9 +31,28 @@ def test_attention_says_what_happened_since_when_and_what_to_press(stage, browse
         "It happened",
         "It did not happen",
         "End the saga",
-        "Try again",
+        "Try the undo again",
+        "Skip the undo",
     ):
         assert said in html
+
+
+def test_an_undo_in_doubt_is_shown_and_can_be_answered(stage, browser):
+    """Its step stays `compensating`: nobody but this page says that it waits for a person."""
+    saga = stage.saga("Order 8776", "order-8776")
+    step = stage.charge(saga)
+    stage.work()
+    stage.propose(saga, "cancel", "orders.cancel", {"order": "8776"})
+    stage.answer(stage.claim(), Failed("404: no such order"))
+    stage.answer(stage.claim(), Unknown("the undo's connection was cut"))
+    assert Saga.objects.get(pk=saga).state == "stuck"
+    page = browser.get(reverse("ledger:attention")).content.decode()
+    assert "the undo&#x27;s connection was cut" in page
+    assert waiting_count(10) == 1
+    sent = {"answer": "happened", "reason": "Voided at the bank"}
+    browser.post(reverse("ledger:resolve", args=[step]), sent)
+    assert Saga.objects.get(pk=saga).state == "compensated"
+    assert waiting_count(10) == 0
 
 
 def test_a_quiet_day_is_said_plainly(browser):
@@ -50,7 +71,7 @@ def test_answering_that_it_happened_records_the_result(stage, browser):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"answer": "happened"}, "Say why"),
+        ({"answer": "happened"}, "A reason is needed"),
         ({"answer": "perhaps", "reason": "x"}, "The answer is one of"),
         ({"answer": "happened", "reason": "x", "result": '{"a": 1, "a": 2}'}, "JSON"),
     ],
@@ -67,7 +88,12 @@ def test_a_second_answer_is_told_that_nothing_waits(stage, browser):
     sent = {"answer": "happened", "reason": "Seen at the bank"}
     browser.post(reverse("ledger:resolve", args=[step]), sent)
     again = browser.post(reverse("ledger:resolve", args=[step]), sent, follow=True)
-    assert "waits for no answer" in again.content.decode()
+    assert "oskar has answered that already" in again.content.decode()
+    other = browser.post(
+        reverse("ledger:resolve", args=[step]), sent | {"answer": "end_saga"}, follow=True
+    )
+    assert "oskar said" in other.content.decode()
+    assert "Nothing was changed by this" in other.content.decode()
 
 
 def test_a_stuck_undo_is_tried_again_and_ends_the_saga(stage, browser):
@@ -112,7 +138,7 @@ def test_a_freeze_is_shown_on_every_page_until_it_is_lifted(stage, browser):
     [
         ({"scope": "tool", "reason": "x"}, "Name the tool"),
         ({"scope": "galaxy", "reason": "x"}, "Choose what to freeze"),
-        ({"scope": "all"}, "Say why"),
+        ({"scope": "all"}, "A reason is needed"),
         ({"scope": "agent", "value": "nobody", "reason": "x"}, "no agent is named"),
         ({"scope": "all", "reason": "x", "hours": "1e9"}, "Choose what to freeze"),
     ],

@@ -17,7 +17,7 @@ from django.db.migrations.loader import MigrationLoader
 from psycopg.types.json import Jsonb
 
 from approvals import walls as approvals_walls
-from ledger import walls
+from ledger import doors, drill_walls, walls
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_ENDED,
@@ -31,16 +31,26 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
+WALLS = {
+    "ledger": walls.INSTALL + doors.INSTALL,
+    "approvals": approvals_walls.INSTALL,
+}
 INSTALLED = {
     "ledger": (
-        "0003_statements_travel_together",
-        "6342852a64469df175298eca7768acf2cbdf0bcd624577656b6462bb11f39671",
+        "0007_tombstones",
+        "d9e34ef784bee192be73d7e0867c0ca3dc9dc59fc40b2bfda7a0ce01070588e6",
     ),
     "approvals": (
-        "0003_policy_terms_and_limits",
-        "d8f4984eb1718c5717d2ecfceaa7f0c4bfb2dea9a792c75bd230002f125cd0ec",
+        "0004_policy_terms_and_limits",
+        "ec52dc93bdadae6d47c55a95ff04de83f61480b6e2ef5d1a3524f3ec68d32de3",
     ),
 }
+
+# The walls of drills came later, and stand apart.
+DRILLS_INSTALLED = (
+    "0005_drills",
+    "1e3f1307c03df264cce1f30825f42dfec491f925d0cc81a9f606e26ba7089e15",
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,12 @@ def test_the_database_lets_a_row_begin_only_where_it_may(
 
 def definitions() -> dict[str, str]:
     """Every function and trigger of ours in this database, as Postgres itself writes it."""
-    names = [*walls.FUNCTIONS, *approvals_walls.FUNCTIONS]
+    names = [
+        *walls.FUNCTIONS,
+        *doors.FUNCTIONS,
+        *drill_walls.FUNCTIONS,
+        *approvals_walls.FUNCTIONS,
+    ]
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE proname = ANY(%s) "
@@ -169,20 +184,25 @@ def test_a_migrated_database_holds_exactly_the_walls_of_the_source() -> None:
     """Functions and triggers, from an empty slate: nothing more, nothing less."""
     migrated = definitions()
     with connection.cursor() as cursor:
-        for remove in (approvals_walls.REMOVE, walls.REMOVE):
+        for remove in (approvals_walls.REMOVE, doors.REMOVE, drill_walls.REMOVE, walls.REMOVE):
             cursor.execute(remove)
         assert definitions() == {}
-        for install in (walls.INSTALL, approvals_walls.INSTALL):
+        for install in (*WALLS.values(), drill_walls.INSTALL):
             cursor.execute(install)
     assert definitions() == migrated
     assert len(migrated) > len(walls.FUNCTIONS) + len(approvals_walls.FUNCTIONS)
 
 
-@pytest.mark.parametrize(("app", "source"), [("ledger", walls), ("approvals", approvals_walls)])
-def test_a_changed_wall_comes_with_a_migration(app: str, source: Any) -> None:
+def test_a_changed_wall_of_drills_comes_with_a_migration() -> None:
+    digest = hashlib.sha256(drill_walls.INSTALL.encode()).hexdigest()
+    assert ("0005_drills", digest) == DRILLS_INSTALLED
+
+
+@pytest.mark.parametrize("app", WALLS)
+def test_a_changed_wall_comes_with_a_migration(app: str) -> None:
     """A database that was migrated before the change would keep the old wall."""
     found = MigrationLoader(None).disk_migrations.items()
     texts = {name: inspect.getsource(type(made)) for (label, name), made in found if label == app}
     newest = max(name for name, text in texts.items() if "walls." in text)
-    digest = hashlib.sha256(source.INSTALL.encode()).hexdigest()
+    digest = hashlib.sha256(WALLS[app].encode()).hexdigest()
     assert (newest, digest) == INSTALLED[app]

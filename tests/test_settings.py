@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from saga_console.home import BASE_DIR
 from tests.running import manage
 
-READERS = "text|number|seconds|flag|words|modules"
+READERS = "text|number|seconds|flag|words|modules|private_folder"
 READ = re.compile(rf"""(?:env|environment)\.(?:{READERS})\(\s*"([A-Z_]+)\"""")
 
 
@@ -35,6 +35,8 @@ def test_every_variable_that_is_read_is_in_the_operating_guide() -> None:
         ("SAGA_SHIFT_THREADS", "0", "must be 1 or more, not 0"),
         ("SAGA_APPS", "nobody.here", "there is no module 'nobody.here'"),
         ("SECURE", "maybe", "use 1 or 0, not 'maybe'"),
+        ("SAGA_FAULTS", "/nobody/made/this", "No such file or directory"),
+        ("SAGA_FAULTS", "/tmp", "that only this user can write into"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named(

@@ -39,10 +39,13 @@ class Approval(models.Model):
     needs = models.JSONField()
     lasts = models.DurationField()
     require_reason = models.BooleanField(default=False)
-    escalate_to = models.CharField(max_length=150, default="", blank=True)
+    # Defaults of the database: an export of before has no such columns.
+    escalate_to = models.CharField(max_length=150, db_default="", blank=True)
     remind = models.DurationField(null=True, blank=True)
-    delay = models.DurationField(default=timedelta)
-    over_limits = models.JSONField(default=list, blank=True)
+    delay = models.DurationField(db_default=timedelta())
+    over_limits = models.JSONField(
+        db_default=models.Value([], output_field=models.JSONField()), blank=True
+    )
     why = models.TextField(default="", blank=True)
     expires_at = models.DateTimeField()
     created_at = models.DateTimeField(db_default=ClockTimestamp())
@@ -54,7 +57,7 @@ class Approval(models.Model):
     runs_from = models.DateTimeField(null=True, blank=True)
     used_at = models.DateTimeField(null=True, blank=True)
     remind_at = models.DateTimeField(null=True, blank=True)
-    reminders = models.PositiveIntegerField(default=0)
+    reminders = models.PositiveIntegerField(db_default=0)
     superseded_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="supersedes"
     )

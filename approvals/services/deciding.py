@@ -17,11 +17,12 @@ from approvals.queries import NO_ACCOUNT
 from approvals.services.explaining import Replayed, explain
 from approvals.services.locking import lock_saga_of
 from approvals.states import STATE_OF, Answer, ApprovalState
-from ledger import storage
+from ledger import faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, SagaError
 from ledger.models.fields import ClockTimestamp
 from ledger.queries.documents import stamp
+from ledger.reasons import reason_fault
 from ledger.services import gating
 from ledger.services.unit import Superseded
 from ledger.states import Direction
@@ -151,6 +152,7 @@ def _try(click: Click) -> Decided | SagaError:
     )
     request.yes_until = recorded.yes_until
     _follow_up(click, request, decision, state)
+    faultpoints.reached("P23", click.answer)
     return Decided(request.pk, replayed=False)
 
 
@@ -164,10 +166,12 @@ def _locked(request: UUID) -> Approval | None:
 def _fault(click: Click, request: Approval) -> InvalidArgs | None:
     """What is wrong with the answer itself, whatever state the request is in."""
     needs_reason = click.answer != Answer.APPROVE or request.require_reason
-    if needs_reason and not click.reason.strip():
+    fault = reason_fault(click.reason) if needs_reason or click.reason.strip() else ""
+    if fault:
         return InvalidArgs(
-            "A reason is needed: say why in `reason`. The agent and the ledger keep it.",
-            errors=[{"pointer": "/reason", "detail": "must not be empty"}],
+            "A reason is needed: say why in `reason`. The agent and the ledger keep it. "
+            f"It {fault}.",
+            errors=[{"pointer": "/reason", "detail": fault}],
         )
     if click.answer == Answer.CHANGE and request.direction != Direction.FORWARD:
         return InvalidArgs(

@@ -57,6 +57,7 @@ BELONGS_TO = {
     "approvals:approval-detail": "approvals:inbox",
     "approvals:decide": "approvals:inbox",
     "ledger:saga-detail": "ledger:saga-list",
+    "ledger:tool": "ledger:tools",
 }
 
 

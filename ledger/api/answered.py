@@ -12,6 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ledger.actions import Action, Trouble
 from ledger.errors import SagaError
 from ledger.states import BlastRadius, SagaState, StepState, Tier
 
@@ -26,6 +27,13 @@ class ApprovalLink(Answered):
     url: str = Field(description="The page on which a person decides.")
 
 
+class ArchivedNote(Answered):
+    """Where an archived saga is."""
+
+    at: datetime
+    export: str = Field(description="The name of the file.")
+
+
 class StepDocument(Answered):
     """One step as it is now."""
 
@@ -35,7 +43,7 @@ class StepDocument(Answered):
     position: int
     tool: str
     tool_version: str
-    args: dict[str, Any]
+    args: dict[str, Any] | None = Field(description="Null once archived: the digest is kept.")
     args_digest: str = Field(description="SHA-256 of the canonical args (RFC 8785), hex.")
     idempotency_key: str = Field(description="What the target sees as Idempotency-Key.")
     tier: Tier
@@ -50,6 +58,9 @@ class StepDocument(Answered):
     attempts: int
     created_at: datetime
     finished_at: datetime | None
+    archived: ArchivedNote | None = Field(
+        default=None, description="Only there when the step's saga is archived."
+    )
 
 
 class ResidueDocument(Answered):
@@ -70,12 +81,62 @@ class SagaDocument(Answered):
     name: str
     agent: str
     state: SagaState
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] | None = Field(description="Null once archived.")
     steps: list[StepDocument]
     residue: list[ResidueDocument]
     created_at: datetime
     updated_at: datetime
     url: str = Field(description="The page of this saga.")
+    archived: ArchivedNote | None = Field(
+        default=None, description="Only there when the saga is archived."
+    )
+
+
+class ActionDocument(Answered):
+    """One act that an operator may do now."""
+
+    action: Action
+    label: str
+    does: str
+    does_not: str
+    method: str = Field(description="The call that does it, and its body's fixed members.")
+    path: str
+    body: dict[str, Any]
+
+
+class ConfirmsDocument(Answered):
+    """The code that a confirmation is for."""
+
+    tool: str
+    recorded_version: str
+    recorded_digest: str
+    version: str
+    tool_digest: str
+
+
+class AnswerDocument(Answered):
+    """What an operator said about a step."""
+
+    answer: str | None
+    by: str
+    at: datetime
+    reason: str
+    entry: int
+    kind: str
+
+
+class ActionsDocument(Answered):
+    """What an operator may do about a step now."""
+
+    step: UUID
+    state: StepState
+    trouble: Trouble | None = Field(description="Why it does not go on by itself; null: it does.")
+    why: str
+    direction: str
+    question: str = Field(description="Send it with the act, so that it counts for this only.")
+    actions: list[ActionDocument]
+    confirms: ConfirmsDocument | None
+    answers: list[AnswerDocument] = Field(description="What operators said so far, newest first.")
 
 
 class EntryDocument(Answered):

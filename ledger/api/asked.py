@@ -11,6 +11,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ledger.reasons import MAX_CHARS, is_said, reason_fault
+
 MAX_STEPS = 500
 
 
@@ -26,9 +28,15 @@ def line_fault(text: str) -> str:
         for character in text:
             if unicodedata.category(character) in ("Cc", "Zl", "Zp", "Cs"):
                 return f"control characters such as U+{ord(character):04X} are not accepted"
-    if not text.strip():
+    if not is_said(text):
         return "it is blank"
     return ""
+
+
+def _reason(text: str) -> str:
+    if fault := reason_fault(text):
+        raise ValueError(fault)
+    return text
 
 
 def _uuid(text: str) -> str:
@@ -66,12 +74,22 @@ def moment(text: str) -> datetime:
 
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
-Reason = Annotated[str, Field(min_length=1, max_length=2000)]
+Reason = Annotated[str, Field(min_length=1, max_length=MAX_CHARS), AfterValidator(_reason)]
 Id = Annotated[str, AfterValidator(_uuid)]
 Moment = Annotated[str, AfterValidator(_moment), Field(json_schema_extra={"format": "date-time"})]
 Args = Annotated[
     dict[str, Any],
     Field(description="What the tool is called with: an object that fits its JSON Schema."),
+]
+
+
+Question = Annotated[
+    str,
+    Field(
+        max_length=100,
+        description="The `question` of `GET /steps/{id}/actions`: then the answer counts for what "
+        "was seen and for nothing that came after it.",
+    ),
 ]
 
 
@@ -155,12 +173,34 @@ class Nothing(Asked):
     """No fields."""
 
 
+class Answer(Asked):
+    """An operator's act that needs nothing but its reason."""
+
+    reason: Reason
+    question: Question = ""
+
+
+class Retry(Answer):
+    """Another try; with `args` of those, under a new digest and through the gate."""
+
+    args: Args | None = None
+
+
+class Confirmation(Answer):
+    """A yes to exactly this code."""
+
+    tool_digest: str = Field(
+        pattern="^[0-9a-f]{64}$", description="`confirms.tool_digest` of `GET /steps/{id}/actions`."
+    )
+
+
 class Resolution(Asked):
     """An operator's word on a step of which nobody knows whether it happened."""
 
     answer: Literal["happened", "did_not_happen", "end_saga"]
     result: Any = Field(default=None, description="With `happened`: what the target answered.")
     reason: Reason
+    question: Question = ""
 
 
 class NewFreeze(Asked):

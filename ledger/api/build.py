@@ -11,7 +11,7 @@ from django.urls import URLPattern, re_path
 from ninja import Router
 from ninja.errors import HttpError, ValidationError
 
-from ledger.api import freezes, sagas, steps, tools
+from ledger.api import freezes, operating, sagas, steps, tools
 from ledger.api.access import TokenAuth
 from ledger.api.door import framed, no_such_address
 from ledger.api.openapi import ConsoleAPI
@@ -39,7 +39,8 @@ def build_api(routers: Iterable[Router] = ()) -> ConsoleAPI:
     # The framework has handlers of its own for these, and the most specific one wins.
     for kind in (Exception, Http404, HttpError, ValidationError):
         api.add_exception_handler(kind, answer_error)  # type: ignore[arg-type]
-    for router in (sagas.router, steps.router, tools.router, freezes.router, *routers):
+    ours = (sagas.router, steps.router, operating.router, tools.router, freezes.router)
+    for router in (*ours, *routers):
         api.add_router("", router)
     return api
 

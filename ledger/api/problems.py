@@ -13,16 +13,19 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
-from django.db import DatabaseError, InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja.errors import HttpError, ValidationError
 
-from ledger.errors import InvalidArgs, NotFound, SagaError, TooLarge
+from ledger import storage
+from ledger.errors import InvalidArgs, NotFound, SagaError, StepInFlight, TooLarge
 
 TYPE_PREFIX = "urn:saga-console:problem/"
 CONTENT_TYPE = "application/problem+json"
 # A restarted Postgres is back in about this; the same step may be sent again without fear.
 RETRY_AFTER_S = 2
+# A row was held for longer than `lock_timeout` (case P1).
+LOCK_NOT_AVAILABLE = "55P03"
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +78,9 @@ def answer_error(request: HttpRequest, error: Exception) -> HttpResponse:
             return problem(NotFound("There is nothing at this address."))
         case HttpError():
             return plain_problem(HTTPStatus(error.status_code), str(error))
-        case OperationalError() | InterfaceError():
+        case OperationalError() if storage.sqlstate(error) == LOCK_NOT_AVAILABLE:
+            return problem(_busy())
+        case OperationalError() | InterfaceError() | InternalError():
             log.warning("%s %s: %s", request.method, request.path, error)
             return plain_problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -89,6 +94,13 @@ def answer_error(request: HttpRequest, error: Exception) -> HttpResponse:
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "This is a fault of the console and was logged. What was asked may or may not have "
         "been accepted: send exactly the same request again to find out.",
+    )
+
+
+def _busy() -> StepInFlight:
+    return StepInFlight(
+        "Another request is changing this saga now. Send exactly the same request again.",
+        headers={"Retry-After": str(RETRY_AFTER_S)},
     )
 
 

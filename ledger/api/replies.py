@@ -67,7 +67,9 @@ def _await(
         found = documents.step(
             answer.step, absolute=request.build_absolute_uri, effect_of=answer.effect_of
         )
-        assert found is not None  # steps are never deleted
+        assert found is not None  # what is archived is still answered for
+        if found["args"] is None and answer.args is not None:
+            found["args"] = answer.args
         return found
 
     def settled() -> dict[str, Any] | None:

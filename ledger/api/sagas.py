@@ -8,6 +8,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query, Router
 
+from ledger import faultpoints
 from ledger.api import access, replies, waiting
 from ledger.api.answered import EntryPage, SagaDocument, SagaPage
 from ledger.api.asked import Because, NewSaga, Nothing
@@ -17,8 +18,8 @@ from ledger.api.prefer import parse
 from ledger.api.steps import to_proposal
 from ledger.api.wishes import Cursor, Limit, Name, SagaStateWish, Seq
 from ledger.bearer import Bearer
-from ledger.errors import InvalidArgs, MissingStepId
-from ledger.queries import documents, listing, trace
+from ledger.errors import InvalidArgs, MissingStepId, NotFound
+from ledger.queries import archived, documents, listing, trace
 from ledger.queries.paging import DEFAULT_LIMIT, uuid_cursor
 from ledger.services import closing, opening
 from ledger.services.proposals import Opening, Proposal
@@ -46,6 +47,7 @@ def open_saga(request: HttpRequest) -> HttpResponse:
     asked = read(request, NewSaga)
     preference = parse(request.META.get("HTTP_PREFER", ""))
     opened = opening.open_saga(_opening(asked), bearer=bearer)
+    faultpoints.reached("P3")
     waited: dict[str, str] = {}
     if asked.steps and preference.wait_s:
         with waiting.seat(preference, opened.saga) as watch:
@@ -173,7 +175,7 @@ def list_entries(
     """Oldest first. `next_cursor` is the `after` of the next page."""
     saga_id, bearer = access.owned(saga, "saga"), access.caller(request)
     if not listing.saga_exists(saga_id, agent_id=bearer.agent_id):
-        raise access.nothing("saga")
+        raise _not_here(saga_id, bearer)
     return replies.reply(listing.list_entries(saga_id, after=max(after, cursor), limit=limit))
 
 
@@ -189,11 +191,24 @@ def read_trace(request: HttpRequest, saga: str) -> StreamingHttpResponse:
     """
     saga_id, bearer = access.owned(saga, "saga"), access.caller(request)
     if not listing.saga_exists(saga_id, agent_id=bearer.agent_id):
-        raise access.nothing("saga")
+        raise _not_here(saga_id, bearer)
     return StreamingHttpResponse(
         trace.lines(saga_id),
         content_type=replies.JSON_LINES,
         headers={"Content-Disposition": f'attachment; filename="{saga_id}.trace.jsonl"'},
+    )
+
+
+def _not_here(saga_id: UUID, bearer: Bearer) -> NotFound:
+    """The entries of an archived saga are in its export; of others there is nothing."""
+    found = archived.tombstone(saga_id, bearer.agent_id)
+    if found is None:
+        return access.nothing("saga")
+    return NotFound(
+        f"The saga {found.task_id!r} is archived: its entries are in {found.export}. An operator "
+        "can put it back with `manage.py restore`.",
+        export=found.export,
+        archived_at=documents.stamp(found.at),
     )
 
 

@@ -1,4 +1,4 @@
-"""Steps: propose, look at, and for operators resolve and retry."""
+"""Steps: propose and look at."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
-from ledger import metrics
+from ledger import faultpoints, metrics
 from ledger.api import access, replies, waiting
 from ledger.api.answered import StepDocument
-from ledger.api.asked import Because, NewStep, Resolution, line_fault
+from ledger.api.asked import NewStep, line_fault
 from ledger.api.bodies import read
 from ledger.api.openapi import IDEMPOTENCY_KEY, PREFER, takes
 from ledger.api.prefer import parse
 from ledger.errors import InvalidArgs, MissingStepId
 from ledger.queries import documents
-from ledger.services import operating, proposing
+from ledger.services import proposing
 from ledger.services.proposals import AlternativeProposal, Proposal
 
 router = Router(tags=["steps"])
@@ -46,6 +46,7 @@ def propose_step(request: HttpRequest, saga: str) -> HttpResponse:
     preference = parse(request.META.get("HTTP_PREFER", ""))
     with waiting.seat(preference, saga_id) as watch:
         answer = proposing.propose(saga_id, proposal, bearer=bearer)
+        faultpoints.reached("P3")
         metrics.PROPOSALS.labels(answer.kind).inc()
         return replies.reply_to_proposal(request, answer, preference, watch)
 
@@ -121,42 +122,3 @@ def get_step(request: HttpRequest, step: str) -> HttpResponse:
         found = watch.wait(waiting.without_connection(settled), preference.wait_s)
         waited = {"Preference-Applied": f"wait={preference.wait_s}", "Vary": "Prefer"}
         return replies.reply(found if found is not None else look(), 200, waited)
-
-
-@router.post(
-    "/steps/{step}/resolve",
-    response=StepDocument,
-    summary="Say whether a step happened",
-    openapi_extra=takes(Resolution, problems=(403, 404, 409, 422)),
-)
-def resolve_step(request: HttpRequest, step: str) -> HttpResponse:
-    """For operators: the word on a step that is unknown or stuck."""
-    bearer, step_id = access.operator(request), access.owned(step, "step")
-    asked = read(request, Resolution)
-    if asked.answer != "happened" and "result" in asked.model_fields_set:
-        raise InvalidArgs("Only `happened` has a `result`.", pointer="/result")
-    operating.resolve(
-        step_id, asked.answer, result=asked.result, reason=asked.reason, actor=bearer.actor
-    )
-    return _after(request, step_id)
-
-
-@router.post(
-    "/steps/{step}/retry",
-    response=StepDocument,
-    summary="Try a stuck step again",
-    openapi_extra=takes(Because, problems=(403, 404, 409, 422)),
-)
-def retry_step(request: HttpRequest, step: str) -> HttpResponse:
-    """For operators: give a dead letter another round of tries."""
-    bearer, step_id = access.operator(request), access.owned(step, "step")
-    asked = read(request, Because)
-    operating.retry(step_id, reason=asked.reason, actor=bearer.actor)
-    return _after(request, step_id)
-
-
-def _after(request: HttpRequest, step_id: object) -> HttpResponse:
-    found = documents.step(step_id, absolute=request.build_absolute_uri)  # type: ignore[arg-type]
-    if found is None:
-        raise access.nothing("step")
-    return replies.reply(found)

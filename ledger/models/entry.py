@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from django.contrib.postgres.indexes import BrinIndex
 from django.db import models
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from ledger.models.fields import ClockTimestamp, uuid7
 from ledger.models.saga import Saga
@@ -30,13 +32,21 @@ class Entry(models.Model):
     class Meta:
         indexes = [BrinIndex(fields=["at"], name="ledger_entry_at")]
         constraints = [
+            # One answer a question: of two operators who press at once, one is second.
+            models.UniqueConstraint(
+                "saga",
+                "step_id",
+                KeyTextTransform("question", Cast("payload", models.JSONField())),
+                condition=models.Q(kind__startswith="operator."),
+                name="ledger_entry_one_answer",
+            ),
             # The hash joins these with line breaks, so none may hold one.
             models.CheckConstraint(
                 condition=models.Q(kind__regex=r"^[a-z]+(\.[a-z_]+)+$")
                 & ~models.Q(step_id__contains="\n")
                 & ~models.Q(actor__contains="\n"),
                 name="ledger_entry_one_line",
-            )
+            ),
         ]
 
     def __str__(self) -> str:
@@ -62,7 +72,8 @@ class CheckpointHead(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7)
     checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT)
-    saga = models.ForeignKey(Saga, on_delete=models.PROTECT)
+    # No constraint: an anchor stays when its saga is archived, and holds the tombstone then.
+    saga = models.ForeignKey(Saga, on_delete=models.DO_NOTHING, db_constraint=False)
     seq = models.BigIntegerField()
     hash = models.CharField(max_length=64)
 

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
 from ledger.models.saga import Saga
-from ledger.states import STEP_BEFORE_EFFECT, BlastRadius, StepState, Tier
+from ledger.states import STEP_BEFORE_EFFECT, STEP_FINISHED, BlastRadius, StepState, Tier
 
 
 class ToolVersion(models.Model):
@@ -48,11 +48,24 @@ class Step(models.Model):
     effect_key = models.TextField(default="", blank=True)
     resource = models.TextField(default="", blank=True)
     reason = models.TextField(default="", blank=True)
+    # No constraint: the other step's saga may have been archived, and its tombstone has the id.
     repeat_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
     )
     duplicate_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
     )
     alternatives = models.JSONField(default=list)
     alternative = models.PositiveIntegerField(default=0)
@@ -60,6 +73,10 @@ class Step(models.Model):
     verdict_rule = models.CharField(max_length=200)
     policy_digest = models.CharField(max_length=64)
     held_why = models.TextField(default="", blank=True)
+    # Superseded versions of what it does, oldest first: kept, so that they are recognised.
+    former = models.JSONField(
+        default=list, db_default=models.Value([], output_field=models.JSONField())
+    )
     confirmed_tool = models.CharField(max_length=64, default="", blank=True)
     state = state_field(StepState)
     fence = models.PositiveIntegerField(default=0)
@@ -90,10 +107,30 @@ class Step(models.Model):
         ]
         indexes = [
             models.Index(fields=["saga", "tool", "fingerprint"], name="ledger_step_twin"),
+            # Few steps have ever run, or been, anything but their first choice; these are looked
+            # through for twins.
+            models.Index(
+                fields=["saga"],
+                condition=Q(alternative__gt=0) | Q(revision__gt=1),
+                name="ledger_step_other_versions",
+            ),
+            models.Index(
+                fields=["id"],
+                condition=~Q(held_why="") & Q(state__in=sorted(STEP_FINISHED)),
+                name="ledger_step_contradicted",
+            ),
             models.Index(
                 fields=["state", "id"],
-                condition=Q(state__in=["unknown", "stuck", "executing", "change_requested"]),
+                condition=Q(
+                    state__in=["unknown", "stuck", "executing", "change_requested", "compensating"]
+                ),
                 name="ledger_step_attention",
+            ),
+            # When a tool's undo last worked for real: one look for each tool of a page.
+            models.Index(
+                fields=["tool", "-finished_at"],
+                condition=Q(state__in=["compensated", "corrected"]),
+                name="ledger_step_undone",
             ),
         ]
 

@@ -15,6 +15,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from ledger.gate import gate
+from ledger.queries import archived
 from ledger.states import SAGA_ENDED, STEP_FINISHED, SagaState, StepState
 from ledger.storage import rows
 
@@ -61,14 +62,14 @@ def step(
     agent_id: UUID | None = None,
     effect_of: UUID | None = None,
 ) -> Document | None:
-    """One step; None when there is none, or none of `agent_id` when that is given."""
+    """One step, archived or not; None when there is none, or none of `agent_id` when given."""
     found = rows(
         _STEP + "WHERE s.id = %s AND (%s::uuid IS NULL OR g.agent_id = %s)",
         [step_id, agent_id, agent_id],
     )
-    if not found:
+    document = _steps(found, absolute)[0] if found else archived.step(step_id, agent_id)
+    if document is None:
         return None
-    document = _steps(found, absolute)[0]
     if effect_of is not None:
         document["effect_of"] = str(effect_of)
     return document
@@ -146,13 +147,13 @@ def _json(value: Any) -> Any:
 
 
 def saga(saga_id: UUID, *, absolute: Absolute, agent_id: UUID | None = None) -> Document | None:
-    """One saga with its steps; None when there is none, or none of `agent_id`."""
+    """One saga with its steps, archived or not; None when there is none, or none of `agent_id`."""
     found = sagas(
         "WHERE g.id = %s AND (%s::uuid IS NULL OR g.agent_id = %s)",
         [saga_id, agent_id, agent_id],
         absolute,
     )
-    return found[0] if found else None
+    return found[0] if found else archived.saga(saga_id, absolute, agent_id)
 
 
 def sagas(where: str, values: Sequence[Any], absolute: Absolute) -> list[Document]:

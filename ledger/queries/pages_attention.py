@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from ledger.models import Attempt, Entry, OutboxMessage, Step
-from ledger.states import StepState
+from ledger.states import STEP_FINISHED, StepState
 
 # Nobody answers more than this in one sitting; the page says when there are more.
 MOST_CASES = 50
-_NEEDS_ANSWER = (StepState.STUCK, StepState.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,6 @@ class Case:
     next_look: OutboxMessage | None
 
     @property
-    def is_stuck(self) -> bool:
-        return self.step.state == StepState.STUCK
-
-    @property
     def said(self) -> Any:
         """What the last attempt came to, or the step's own error."""
         outcome = self.last_try.outcome if self.last_try else None
@@ -38,21 +35,37 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
+    """`unknown` holds effects and undos; `contradicted` what a late answer says otherwise."""
+
     stuck: Sequence[Case]
     unknown: Sequence[Case]
-    parked: Sequence[OutboxMessage]
+    parked: Sequence[Case]
+    contradicted: Sequence[Case]
     change_requested: Sequence[Case]
     more: bool
 
     @property
+    def cases(self) -> Sequence[Case]:
+        """All that an operator can do something about."""
+        return [*self.stuck, *self.unknown, *self.parked, *self.contradicted]
+
+    @property
     def is_quiet(self) -> bool:
-        return not (self.stuck or self.unknown or self.parked or self.change_requested)
+        return not (self.cases or self.change_requested)
 
 
-def _steps(state: StepState) -> list[Step]:
+_IN_DOUBT = Q(state=StepState.UNKNOWN) | (Q(state=StepState.COMPENSATING) & ~Q(held_why=""))
+_CONTRADICTED = Q(state__in=sorted(STEP_FINISHED)) & ~Q(held_why="")
+
+
+def _steps(which: Q) -> list[Step]:
     related = Step.objects.select_related("saga", "saga__agent", "tool_version")
+    return list(related.filter(which).order_by("id")[: MOST_CASES + 1])
+
+
+def _unanswered(which: Q) -> list[Step]:
     # An effect that an operator gave up on is residue of its saga and waits for nobody.
-    return list(related.filter(state=state, residue=False).order_by("id")[: MOST_CASES + 1])
+    return _steps(which & Q(residue=False))
 
 
 def _since(steps: Sequence[Step]) -> dict[UUID, datetime]:
@@ -78,23 +91,33 @@ def _cases(steps: Sequence[Step]) -> list[Case]:
 
 def attention() -> Attention:
     """Everything that waits for an operator, oldest first."""
-    stuck, unknown = _steps(StepState.STUCK), _steps(StepState.UNKNOWN)
-    changes, parked = _steps(StepState.CHANGE_REQUESTED), _parked()
+    parked = _parked()
+    waiting = {step.pk for step in parked}
+    stuck, doubted = _unanswered(Q(state=StepState.STUCK)), _unanswered(_IN_DOUBT)
+    # What cannot even be looked for is told once, with the reason why it cannot.
+    unknown = [step for step in doubted if step.pk not in waiting]
+    changes = _unanswered(Q(state=StepState.CHANGE_REQUESTED))
+    contradicted = _steps(_CONTRADICTED)
+    found = (stuck, doubted, changes, parked, contradicted)
     return Attention(
         stuck=_cases(stuck[:MOST_CASES]),
         unknown=_cases(unknown[:MOST_CASES]),
+        parked=_cases(parked[:MOST_CASES]),
+        contradicted=_cases(contradicted[:MOST_CASES]),
         change_requested=_cases(changes[:MOST_CASES]),
-        parked=parked[:MOST_CASES],
-        more=max(len(stuck), len(unknown), len(changes), len(parked)) > MOST_CASES,
+        more=max(map(len, found)) > MOST_CASES,
     )
 
 
-def _parked() -> list[OutboxMessage]:
+def _parked() -> list[Step]:
+    """Steps with a message that no code here may take."""
     waiting = OutboxMessage.objects.filter(taken_at__isnull=True).exclude(parked_why="")
-    related = waiting.select_related("step", "step__saga", "step__saga__agent")
-    return list(related.order_by("due_at", "id")[: MOST_CASES + 1])
+    related = waiting.select_related("step__saga__agent", "step__tool_version")
+    found = related.order_by("created_at", "id")[: MOST_CASES + 1]
+    return list({message.step_id: message.step for message in found}.values())
 
 
 def waiting_count(limit: int) -> int:
     """How many steps need an answer, counted no further than `limit`."""
-    return Step.objects.filter(state__in=_NEEDS_ANSWER, residue=False)[:limit].count()
+    needing = (Q(state=StepState.STUCK) | _IN_DOUBT) & Q(residue=False)
+    return Step.objects.filter(needing)[:limit].count()

@@ -12,7 +12,8 @@ from django.db.models.functions import RowNumber
 
 from ledger.errors import NotFound
 from ledger.gate import gate
-from ledger.models import Attempt, Entry, Freeze, OutboxMessage, Saga, Step
+from ledger.models import Agent, Attempt, Entry, Freeze, OutboxMessage, Saga, Step
+from ledger.queries import archived
 from ledger.storage import rows
 
 # A saga of a sane agent has a dozen steps; with this many a page still answers within 50 ms.
@@ -39,6 +40,21 @@ class StepRow:
     @property
     def asked(self) -> int:
         return self.replays + 1
+
+    @property
+    def args_text(self) -> str:
+        """What runs: of an alternative, once that has been taken."""
+        if not self.step.alternative:
+            return self.step.args_text
+        taken: str = self.step.alternatives[self.step.alternative - 1]["args_text"]
+        return taken
+
+    @property
+    def tool(self) -> str:
+        if not self.step.alternative:
+            return self.step.tool
+        taken: str = self.step.alternatives[self.step.alternative - 1]["tool"]
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +128,26 @@ GROUP BY 1, 2 ORDER BY min(seq) LIMIT %s
 def deduplicated(of: Saga) -> list[Deduplicated]:
     """The first STEPS_A_PAGE steps of this saga that a step of any saga answered for."""
     found = rows(_DEDUPLICATED, [of.pk, STEPS_A_PAGE])
-    firsts = Step.objects.select_related("saga__agent").in_bulk([row.first for row in found])
-    return [Deduplicated(row.step_id, firsts[row.first], row.answered) for row in found]
+    ids = [row.first for row in found]
+    firsts = Step.objects.select_related("saga__agent").in_bulk(ids)
+    gone = archived.first_steps([one for one in ids if one not in firsts])
+    return [
+        Deduplicated(row.step_id, firsts.get(row.first) or _archived(gone[row.first]), row.answered)
+        for row in found
+    ]
+
+
+def _archived(found: Any) -> Step:
+    """An archived step as far as a line about it needs one."""
+    saga = Saga(pk=found.saga_id, name=found.name, agent=Agent(name=found.agent))
+    return Step(
+        pk=found.id, saga=saga, step_id=found.step_id, position=found.position, state=found.state
+    )
+
+
+def residue_told(of: Saga) -> Entry | None:
+    """The entry in which a person acknowledged what this saga left, if one has."""
+    return Entry.objects.filter(saga=of, kind="residue.acknowledged").first()
 
 
 def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:

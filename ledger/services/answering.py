@@ -27,7 +27,7 @@ def answer_for(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Ans
         raise errors.StepMismatch(
             f"Step {prior.step_id!r} was submitted before with other arguments or another tool. "
             "Send exactly those again to get its answer, or use a new step_id for a new effect.",
-            **_difference(prior, prepared),
+            **difference(prior, prepared),
         )
     return _answer(unit, saga, prior, prepared, effect_of=False)
 
@@ -40,7 +40,7 @@ def answer_for_effect(unit: Unit, saga: SagaRow, holder: Any, prepared: Prepared
             "arguments. If a second effect is really wanted, say so with repeat_of and a reason; "
             "a person will decide.",
             effect_of=str(holder.id),
-            **_difference(holder, prepared),
+            **difference(holder, prepared),
         )
     return _answer(unit, saga, holder, prepared, effect_of=True)
 
@@ -55,7 +55,8 @@ def _answer(
         return Answer("in_flight", prior.id, other)
     told = {"effect_of": str(prior.id)} if effect_of else {}
     unit.entry(saga, "step.replayed", prepared.proposal.step_id, answered=prior.state, **told)
-    return Answer("replayed", prior.id, other)
+    args = None if prior.args_text else prepared.args
+    return Answer("replayed", prior.id, other, args=args)
 
 
 def _tell_once(unit: Unit, saga: SagaRow, holder: Any, step_id: str) -> None:
@@ -72,10 +73,12 @@ def _tell_once(unit: Unit, saga: SagaRow, holder: Any, step_id: str) -> None:
         unit.entry(saga, "step.deduplicated", step_id, effect_of=str(holder.id), was=holder.state)
 
 
-def _difference(prior: Any, prepared: Prepared) -> dict[str, Any]:
+def difference(prior: Any, prepared: Prepared) -> dict[str, Any]:
+    """Both digests, and the paths that differ: null when the args are archived."""
+    args = prior.args_text
     return {
         "step": str(prior.id),
         "recorded": {"tool": prior.tool, "args_digest": prior.fingerprint},
         "submitted": {"tool": prepared.tool.key, "args_digest": prepared.fingerprint},
-        "differing_paths": keys.differing_paths(json.loads(prior.args_text), prepared.args),
+        "differing_paths": keys.differing_paths(json.loads(args), prepared.args) if args else None,
     }

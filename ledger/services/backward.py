@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ledger import storage
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, judge, key_for
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.tooling import recorded_tool
 from ledger.services.unit import Unit
 from ledger.states import (
@@ -21,6 +23,11 @@ from ledger.states import (
     StepState,
     Tier,
 )
+
+STILL_WANTED = """
+UPDATE ledger_outboxmessage SET saga_fence = %s
+WHERE step_id = %s AND kind = 'run' AND direction = 'forward' AND taken_at IS NULL
+"""
 
 
 def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
@@ -34,13 +41,33 @@ def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
 
 
 def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
-    """A step without an intent is undone by taking its slot: a recorded no-op."""
-    idle = [step for step in steps if step.state in STEP_NOT_STARTED]
+    """A step without an intent is undone by taking its slot: a recorded no-op.
+
+    Its fence has risen and its state is final, so the database refuses the attempt of whoever
+    is late (`ledger_attempt_lands`).
+    """
+    idle = [s for s in steps if s.state in STEP_NOT_STARTED and not has_open_doubt(s)]
     for step in idle:
         step.fence += 1
-        unit.move(step, StepState.CANCELLED, "step.cancelled", why="the saga turned back")
+        step.held_why = ""
+        unit.move(
+            step,
+            StepState.CANCELLED,
+            "step.cancelled",
+            why="the saga turned back",
+            undo="nothing to undo",
+            fence=step.fence,
+        )
         unit.free(step)
     gate().close([step.id for step in idle], "the saga turned back")
+    for step in steps:
+        if _is_sent_again(step):
+            # It is the way to find out, so it is wanted still, under the saga's new fence.
+            storage.execute(STILL_WANTED, [unit.sagas[step.saga_id].fence, step.id])
+
+
+def _is_sent_again(step: StepRow) -> bool:
+    return step.state == StepState.QUEUED and has_open_doubt(step)
 
 
 def advance(unit: Unit, saga: SagaRow) -> None:
@@ -49,6 +76,8 @@ def advance(unit: Unit, saga: SagaRow) -> None:
         return
     steps = unit.read_saga_steps(saga)
     if any(step.state in STEP_IN_DOUBT and not step.residue for step in steps):
+        return
+    if any(_is_sent_again(step) for step in steps):
         return
     if any(step.state in {StepState.COMPENSATING, StepState.STUCK} for step in steps):
         return

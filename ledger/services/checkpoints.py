@@ -16,6 +16,7 @@ OVERLAP = "5 minutes"
 # One anchor at a time; the number is only this lock's name.
 LOCK = 7_240_001
 
+# A saga that was archived moved once more: its seal is anchored as its last entry would be.
 MOVED = f"""
 SELECT g.id, g.head_seq, g.head_hash FROM ledger_saga g
 WHERE g.id IN (
@@ -24,7 +25,12 @@ WHERE g.id IN (
 ) AND NOT EXISTS (
     SELECT 1 FROM ledger_checkpointhead h WHERE h.saga_id = g.id AND h.seq = g.head_seq
 )
-ORDER BY g.id
+UNION ALL
+SELECT t.saga_id, t.seq, t.hash FROM ledger_tombstone t
+WHERE t.at >= %s::timestamptz - interval '{OVERLAP}' AND NOT EXISTS (
+    SELECT 1 FROM ledger_checkpointhead h WHERE h.saga_id = t.saga_id AND h.seq = t.seq
+) AND NOT EXISTS (SELECT 1 FROM ledger_saga g WHERE g.id = t.saga_id)
+ORDER BY 1
 """  # noqa: S608 - a constant
 
 
@@ -35,7 +41,8 @@ def anchor() -> int:
         return 0
     now = storage.the_row("SELECT clock_timestamp() AS now").now
     last = storage.row("SELECT covers_until, root FROM ledger_checkpoint ORDER BY id DESC LIMIT 1")
-    heads = storage.rows(MOVED, [last.covers_until if last else "-infinity"])
+    since = last.covers_until if last else "-infinity"
+    heads = storage.rows(MOVED, [since, since])
     if not heads:
         return 0
     prev_root = last.root if last else FIRST

@@ -22,14 +22,13 @@ from ledger.services.asking import held, key_for
 from ledger.services.assignments import Assignment
 from ledger.services.holding import hold_again, within_limits
 from ledger.services.looking import look_at_evidence
+from ledger.services.reconciling import has_open_doubt, hold_for_operator
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
 from ledger.tools.contract import Call, Tool
 from ledger.walls_sql import SPENT
 
-# A lease outlives the tool's own timeout by this much, for the answer to be written down.
-LEASE_MARGIN_S = 5.0
 # A parked message is looked at again after this long: another worker may have the tool.
 PARKED_AGAIN_S = 5.0
 
@@ -97,7 +96,7 @@ def _is_wanted(message: Any, saga: SagaRow, step: StepRow) -> bool:
 
 def _look(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment | None:
     """A look needs no call when late evidence answers already."""
-    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + LEASE_MARGIN_S, message.message])
+    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + settings.SAGA_LEASE_MARGIN_S, message.message])
     if look_at_evidence(unit, saga, step, message, tool):
         storage.execute(sql.VOID, [message.message])
         return None
@@ -128,14 +127,21 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     direction = Direction(message.direction)
     if direction == Direction.FORWARD and step.variant.verdict != "ask":
         return True
-    why = gate().recheck(held(saga, step, direction))
+    bound = held(saga, step, direction)
+    why = gate().recheck(bound)
+    if not why:
+        return True
     if isinstance(why, NotYet):
         storage.execute(sql.PUT_OFF, [why.seconds, message.message])
         return False
-    if why:
-        storage.execute(sql.VOID, [message.message])
-        hold_again(unit, saga, step, direction, why)
-    return not why
+    storage.execute(sql.VOID, [message.message])
+    if has_open_doubt(step):
+        # Its effect may be there: no answer of people may end it as if it were not.
+        unit.move(step, StepState.STUCK, "step.stuck", direction=direction.value, error=why)
+        hold_for_operator(unit, saga, step, f"It was to be sent again, to find out, but: {why}")
+        return False
+    hold_again(unit, saga, step, direction, why)
+    return False
 
 
 def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment:
@@ -161,7 +167,7 @@ def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assig
         direction=direction,
         round=message.round,
         negatives=message.negatives,
-        lease_s=max(settings.SAGA_LEASE_S, tool.timeout_s + LEASE_MARGIN_S),
+        lease_s=max(settings.SAGA_LEASE_S, tool.timeout_s + settings.SAGA_LEASE_MARGIN_S),
         tool=tool,
         call=call,
     )

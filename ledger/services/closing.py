@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ledger import errors, storage
+from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.rows import SagaRow
+from ledger.services import remembering
 from ledger.services.backward import begin
 from ledger.services.forward import complete_when_done
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, STEP_IN_DOUBT, SagaState, Tier
 
@@ -21,6 +23,9 @@ def complete(saga_id: UUID, *, bearer: Bearer) -> None:
     Raises NotFound, Forbidden, SagaEnded (it is going, or went, backwards).
     """
     unit, saga = _locked(saga_id, bearer)
+    if saga is None:
+        _answer_archived(saga_id, bearer, SagaState.COMPLETED)
+        return
     if saga.state == SagaState.COMPLETED:
         return
     if saga.ended_backward_why or saga.state in SAGA_ENDED:
@@ -41,6 +46,9 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
     Raises NotFound, Forbidden, SagaEnded (completed, or past its pivot: forward only).
     """
     unit, saga = _locked(saga_id, bearer)
+    if saga is None:
+        _answer_archived(saga_id, bearer, SagaState.COMPENSATED)
+        return
     if saga.ended_backward_why:
         return
     if saga.state in SAGA_ENDED:
@@ -53,23 +61,33 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
             state=saga.state,
         )
     begin(unit, saga, reason or "the agent aborted it")
+    faultpoints.reached("P18")
     unit.flush()
 
 
 def _pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
     steps = unit.read_saga_steps(saga)
-    return any(s.tier == Tier.PIVOT and s.state in STEP_IN_DOUBT for s in steps)
+    in_doubt = [s for s in steps if s.state in STEP_IN_DOUBT or has_open_doubt(s)]
+    return any(step.tier == Tier.PIVOT for step in in_doubt)
 
 
-def _locked(saga_id: UUID, bearer: Bearer) -> tuple[Unit, SagaRow]:
+def _locked(saga_id: UUID, bearer: Bearer) -> tuple[Unit, SagaRow | None]:
+    """The saga under its lock; None when it is archived."""
     if not bearer.is_agent:
         raise errors.Forbidden("Only the saga's own agent can close or abort it.")
     unit = Unit(bearer.actor)
     unit.lock([saga_id])
     saga = unit.sagas.get(saga_id)
-    if saga is None or saga.agent_id != bearer.agent_id:
+    if saga is not None and saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     return unit, saga
+
+
+def _answer_archived(saga_id: UUID, bearer: Bearer, wanted: SagaState) -> None:
+    """What was said before may be said again; anything else is refused."""
+    archived = remembering.saga(saga_id, bearer)
+    if archived.state != wanted:
+        raise remembering.ended(archived)
 
 
 def _ended(saga: SagaRow) -> errors.SagaEnded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledger import storage
 from ledger.rows import SagaRow, StepRow
 from ledger.services.unit import Unit
 from ledger.states import SAGA_OPEN, STEP_FINISHED, Direction, SagaState, StepState
@@ -35,6 +36,28 @@ def complete_when_done(unit: Unit, saga: SagaRow) -> None:
         unit.move_saga(saga, SagaState.COMPLETED, "saga.completed")
 
 
+# A saga is frozen by name; a freeze of its tool or its agent holds messages and not the saga.
+_IS_FROZEN = """
+SELECT 1 FROM ledger_freeze WHERE scope = 'saga' AND value = %s AND lifted_at IS NULL
+    AND (expires_at IS NULL OR expires_at > clock_timestamp()) LIMIT 1
+"""
+
+
+def resume(unit: Unit, saga: SagaRow) -> None:
+    """Let a paused saga go on, unless something else still holds it."""
+    if saga.state == SagaState.PAUSED and not _held_by(unit, saga):
+        unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
+
+
+def _held_by(unit: Unit, saga: SagaRow) -> str:
+    """Why a saga that could go forward stays paused, or ''."""
+    if storage.row(_IS_FROZEN, [str(saga.id)]):
+        return "it is frozen"
+    steps = unit.read_saga_steps(saga)
+    asked = [step.step_id for step in steps if step.state == StepState.CHANGE_REQUESTED]
+    return f"a change of step {asked[0]} was asked for" if asked else ""
+
+
 def unstick(unit: Unit, saga: SagaRow, why: str) -> None:
     """Let a stuck saga go on in the direction in which it stuck."""
     if saga.state != SagaState.STUCK:
@@ -45,6 +68,8 @@ def unstick(unit: Unit, saga: SagaRow, why: str) -> None:
     backward = bool(saga.ended_backward_why)
     state = SagaState.COMPENSATING if backward else SagaState.RUNNING
     unit.move_saga(saga, state, "saga.unstuck", why=why)
+    if not backward and (held := _held_by(unit, saga)):
+        unit.move_saga(saga, SagaState.PAUSED, "saga.paused", why=held)
 
 
 def _needs_person(step: StepRow) -> bool:

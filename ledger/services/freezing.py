@@ -11,6 +11,8 @@ from django.db.models import Q
 from ledger import errors, storage
 from ledger.models import Agent, Freeze, Saga
 from ledger.models.fields import ClockTimestamp
+from ledger.reasons import needed
+from ledger.services.forward import resume
 from ledger.services.unit import Unit
 from ledger.states import SagaState
 
@@ -25,8 +27,7 @@ def freeze(
     """
     if scope not in Freeze.SCOPES:
         _refuse("scope", f"must be one of {', '.join(Freeze.SCOPES)}")
-    if not reason.strip():
-        _refuse("reason", "must not be empty")
+    reason = needed(reason, why="everybody who is stopped by it reads it")
     if (scope == "all") != (value == ""):
         _refuse("value", "is needed for every scope but `all`, which takes none")
     if scope == "agent" and not Agent.objects.filter(name=value).exists():
@@ -52,6 +53,14 @@ def lift(freeze_id: UUID, *, actor: str) -> bool:
     if ended:
         storage.execute("SELECT pg_notify('ledger_outbox', '')")
     return bool(ended)
+
+
+def lift_expired() -> int:
+    """End the freezes whose time is over, so that a paused saga does not stay so; how many."""
+    due = storage.rows(
+        "SELECT id FROM ledger_freeze WHERE lifted_at IS NULL AND expires_at <= clock_timestamp()"
+    )
+    return sum(lift(row.id, actor="clock") for row in due)
 
 
 def active_freezes() -> Any:
@@ -83,8 +92,7 @@ def _resume(saga_id: UUID, actor: str) -> None:
     unit.lock([saga_id])
     saga = unit.sagas[saga_id]
     unit.entry(saga, "saga.thawed")
-    if saga.state == SagaState.PAUSED:
-        unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
+    resume(unit, saga)
     unit.flush()
 
 

@@ -71,6 +71,7 @@ def refuse(step_id: UUID, direction: str, *, why: str, actor: str, payload: dict
         if step.state == StepState.WAITING:
             unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why="a later no")
             unit.flush()
+        step.held_why = ""
         step.error = {"code": why, "detail": payload.get("reason") or f"the request {why}"}
         unit.move(step, StepState.REJECTED, "step.rejected", why=why, by=actor)
         unit.free(step)

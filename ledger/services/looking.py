@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 
 from ledger import storage
+from ledger.backoff import LOOKS, look_delay_s
 from ledger.outcomes import Applied, Done, Failed, NotApplied, Sighting, StillUnknown
 from ledger.rows import SagaRow, StepRow
+from ledger.services import forward
 from ledger.services.attempts import settle_attempts_in_doubt
-from ledger.services.reconciling import (
-    LOOK_CAP_S,
-    LOOKS,
-    hold_for_operator,
-    may_send_again,
-    plan,
-    send_again,
-)
+from ledger.services.reconciling import hold_for_operator, may_send_again, plan, send_again
 from ledger.services.settling import settle
 from ledger.services.unit import Unit
-from ledger.states import Direction, RecordState
+from ledger.states import Direction, RecordState, StepState
 from ledger.tools.contract import Tool
 
 # "Not applied" must be seen twice, this far apart at least (case P17).
 NEGATIVES = 2
 
 
+_TRIES = """
+SELECT state, late FROM ledger_attempt
+WHERE step_id = %s AND direction = %s AND alternative = %s ORDER BY fence
+"""
+# Once it is known, no other look of this direction counts: neither one that waits nor one out.
+_DROP_LOOKS = """
+UPDATE ledger_outboxmessage SET taken_at = coalesce(taken_at, clock_timestamp()),
+    lease_until = NULL
+WHERE step_id = %s AND direction = %s AND kind = 'probe'
+    AND (taken_at IS NULL OR lease_until IS NOT NULL)
+"""
+_RUN_WAITS = """
+SELECT 1 FROM ledger_outboxmessage
+WHERE step_id = %s AND direction = %s AND kind = 'run' AND taken_at IS NULL LIMIT 1
+"""
+
+
+def is_open(step: StepRow, direction: Direction) -> bool:
+    """Whether it is still unknown what the last attempt of this direction came to."""
+    if direction == Direction.FORWARD:
+        return step.state == StepState.UNKNOWN
+    if step.state != StepState.COMPENSATING:
+        return False
+    tries = storage.rows(_TRIES, [step.id, direction, step.alternative])
+    return (
+        bool(tries)
+        and tries[-1].state == "unknown"
+        and storage.row(_RUN_WAITS, [step.id, direction]) is None
+    )
+
+
 def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> bool:
     """Settle from late answers when they suffice; True when nothing is left to look for."""
     direction = Direction(message.direction)
-    doubts = storage.rows(
-        "SELECT late FROM ledger_attempt WHERE step_id = %s AND direction = %s "
-        "AND alternative = %s AND state = 'unknown' ORDER BY fence",
-        [step.id, direction, step.alternative],
-    )
+    if not is_open(step, direction):
+        return True
+    tries = storage.rows(_TRIES, [step.id, direction, step.alternative])
+    doubts = [row for row in tries if row.state == "unknown"]
     late = [row.late for row in doubts if row.late]
     applied = [evidence for evidence in late if evidence["outcome"] == "done"]
     if applied:
@@ -60,8 +87,12 @@ def weigh(
     tool: Tool,
     round_no: int,
     negatives: int,
+    began_at: datetime,
 ) -> None:
-    """Apply what a probe saw: enough to conclude, or a reason to look again."""
+    """Apply what a probe saw: enough to conclude, or a reason to look again.
+
+    `began_at`: when the look was taken. What it saw is as old as that, whenever it answered.
+    """
     unit.entry(
         saga, "step.looked", step, direction=direction, saw=_saw(sighting), look=round_no + 1
     )
@@ -69,54 +100,55 @@ def weigh(
         conclude(unit, saga, step, direction, sighting, tool=tool, how="probe")
         return
     if isinstance(sighting, NotApplied):
-        _count_negative(unit, saga, step, direction, tool, round_no, negatives)
+        seen = _negatives(step, direction, tool, negatives, began_at)
+        if seen.counted >= NEGATIVES:
+            conclude(unit, saga, step, direction, sighting, tool=tool, how="probe")
+        else:
+            delay_s = max(seen.left_s, settings.SAGA_PROBE_APART_S)
+            unit.send(
+                step,
+                "probe",
+                direction,
+                delay_s=delay_s,
+                round_no=round_no,
+                negatives=seen.counted,
+            )
         return
-    step.held_why = ""
-    if round_no + 1 < LOOKS:
-        delay = min(LOOK_CAP_S, 0.5 * 2**round_no)
-        unit.send(step, "probe", direction, delay_s=delay, round_no=round_no + 1)
-    elif may_send_again(step, direction, tool):
+    looks = round_no + 1
+    if looks == LOOKS and may_send_again(step, direction, tool):
+        step.held_why = ""
         send_again(unit, saga, step, direction, 0)
-    else:
-        hold_for_operator(
-            unit, saga, step, f"Looked {LOOKS} times and could not tell: {sighting.reason}"
-        )
-
-
-def _count_negative(
-    unit: Unit,
-    saga: SagaRow,
-    step: StepRow,
-    direction: Direction,
-    tool: Tool,
-    round_no: int,
-    negatives: int,
-) -> None:
-    """A negative counts only once nothing can be in flight any more: later than settle_s."""
-    left_s = _until_settled(step, direction, tool)
-    counted = negatives + (left_s <= 0)
-    if counted >= NEGATIVES:
-        conclude(unit, saga, step, direction, NotApplied(), tool=tool, how="probe")
         return
-    apart_s = settings.SAGA_PROBE_APART_S
-    unit.send(
-        step,
-        "probe",
-        direction,
-        delay_s=max(left_s, apart_s),
-        round_no=round_no,
-        negatives=counted,
-    )
+    if looks >= LOOKS:
+        why = f"Looked {looks} times and could not tell: {sighting.reason}"
+        hold_for_operator(unit, saga, step, why)
+    else:
+        step.held_why = ""
+    unit.send(step, "probe", direction, delay_s=look_delay_s(looks), round_no=looks)
 
 
-def _until_settled(step: StepRow, direction: Direction, tool: Tool) -> float:
-    found = storage.row(
-        "SELECT extract(epoch FROM max(started_at) + %s * interval '1 second' "
-        "- clock_timestamp())::float8 AS left_s FROM ledger_attempt "
+@dataclass(frozen=True, slots=True)
+class _Negatives:
+    """How many sightings of nothing count, and how long until one more may (seconds)."""
+
+    counted: int
+    left_s: float
+
+
+def _negatives(
+    step: StepRow, direction: Direction, tool: Tool, before: int, began_at: datetime
+) -> _Negatives:
+    """A negative counts only if nothing could be in flight when the look began: later than
+    settle_s after the last intent (case P17)."""
+    found = storage.the_row(
+        "SELECT extract(epoch FROM max(started_at) + %s * interval '1 second' - %s)::float8 "
+        "AS then_s, extract(epoch FROM max(started_at) + %s * interval '1 second' "
+        "- clock_timestamp())::float8 AS now_s FROM ledger_attempt "
         "WHERE step_id = %s AND direction = %s AND alternative = %s",
-        [tool.settle_s, step.id, direction, step.alternative],
+        [tool.settle_s, began_at, tool.settle_s, step.id, direction, step.alternative],
     )
-    return float(found.left_s or 0.0) if found else 0.0
+    counts = found.then_s is None or found.then_s <= 0
+    return _Negatives(before + counts, max(found.now_s or 0.0, 0.0))
 
 
 def conclude(
@@ -131,6 +163,9 @@ def conclude(
 ) -> None:
     """The doubt is over. The attempt in doubt stays recorded as unknown; its record ends."""
     applied = isinstance(sighting, Applied)
+    storage.execute(_DROP_LOOKS, [step.id, direction])
+    step.held_why = ""
+    step.dirty = True
     settle_attempts_in_doubt(
         step.id, direction, RecordState.EXECUTED if applied else RecordState.FAILED
     )
@@ -143,6 +178,7 @@ def conclude(
     settle(
         unit, saga, step, direction, outcome, tool=tool, round_no=round_no, how=_how(how, applied)
     )
+    forward.unstick(unit, saga, f"step {step.step_id} is no longer in doubt")
 
 
 def _how(how: str, applied: bool) -> str:

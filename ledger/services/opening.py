@@ -8,9 +8,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from ledger import errors, keys, storage
+from ledger import errors, faultpoints, keys, storage
 from ledger.bearer import Bearer
 from ledger.models.fields import uuid7
+from ledger.services import remembering
 from ledger.services.preparing import prepare
 from ledger.services.proposals import Opened, Opening
 from ledger.services.proposing import propose_in
@@ -21,10 +22,13 @@ INSERT INTO ledger_saga (
     id, agent_id, task_id, name, opened_digest, metadata, webhook, state, fence, step_count,
     retry_budget, retries_used, started_by, ended_backward_why, head_seq, head_hash, created_at,
     updated_at
-) VALUES (
-    %(id)s, %(agent)s, %(task_id)s, %(name)s, %(digest)s, %(metadata)s::jsonb, %(webhook)s,
+)
+SELECT
+    %(id)s, %(agent)s, %(task_id)s::text, %(name)s, %(digest)s, %(metadata)s::jsonb, %(webhook)s,
     'running', 0, 0, %(budget)s, 0, %(started_by)s, '', 0, repeat('0', 64), clock_timestamp(),
     clock_timestamp()
+WHERE NOT EXISTS (
+    SELECT 1 FROM ledger_tombstone t WHERE t.agent_id = %(agent)s AND t.task_id = %(task_id)s::text
 )
 ON CONFLICT (agent_id, task_id) DO NOTHING
 """
@@ -61,6 +65,7 @@ def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
     for proposal in opening.steps:
         answers.append(propose_in(unit, saga, prepare(saga_id, proposal, bearer=bearer)))
         unit.flush()
+    faultpoints.reached("P1")
     unit.flush()
     return Opened(saga_id, True, tuple(answers))
 
@@ -94,7 +99,7 @@ def _opened_before(digest: str, opening: Opening, bearer: Bearer) -> Opened:
     found = storage.row(
         "SELECT id, opened_digest, name FROM ledger_saga WHERE agent_id = %s AND task_id = %s",
         [bearer.agent_id, opening.task_id],
-    )
+    ) or remembering.task(bearer.agent_id, opening.task_id)
     if found is None:  # pragma: no cover - its inserter rolled back between our two statements
         raise errors.StepInFlight("The saga is just being opened; ask again.")
     if found.opened_digest != digest:

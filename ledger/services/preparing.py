@@ -9,10 +9,18 @@ from uuid import UUID
 
 from ledger import errors, keys, storage
 from ledger.bearer import Bearer
+from ledger.reasons import needed
 from ledger.rows import Variant
 from ledger.services.proposals import Proposal
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
+
+# How the claim of a deliberate repeat begins.
+REPEAT = "repeat of "
+_TOOL_OF = """
+SELECT tool FROM ledger_step WHERE id = %(step)s
+UNION ALL SELECT tool FROM ledger_steptombstone WHERE id = %(step)s LIMIT 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +133,12 @@ def _claim(proposal: Proposal, effect_key: str) -> str:
     """
     if proposal.repeat_of is None:
         return effect_key
-    if not proposal.reason.strip():
-        raise errors.InvalidArgs(
-            "repeat_of needs a reason: say in `reason` why a second effect is wanted.",
-            errors=[{"pointer": "/reason", "detail": "required with repeat_of"}],
-        )
-    first = storage.row("SELECT tool FROM ledger_step WHERE id = %s", [proposal.repeat_of])
+    needed(proposal.reason, why="repeat_of asks for a second effect, so say why it is wanted")
+    first = storage.row(_TOOL_OF, {"step": proposal.repeat_of})
     if first is None or first.tool != proposal.tool:
         raise errors.InvalidArgs(
             f"repeat_of names no step of the tool {proposal.tool!r}: give the id of the step whose "
             "effect is to be made a second time.",
             errors=[{"pointer": "/repeat_of", "detail": "no such step of this tool"}],
         )
-    return f"repeat of {proposal.repeat_of}: {effect_key}"
+    return f"{REPEAT}{proposal.repeat_of}: {effect_key}"

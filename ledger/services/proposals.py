@@ -31,12 +31,14 @@ class Answer:
     """accepted: a new step · replayed: finished, its stored answer · in_flight: not finished.
 
     `step` is the step that answers; `effect_of` is set when that is another step than the
-    one asked for, because it already holds the effect.
+    one asked for, because it already holds the effect. `args` are those of the request, when
+    the step is archived: only their digest was kept, and it is the same.
     """
 
     kind: Literal["accepted", "replayed", "in_flight"]
     step: UUID
     effect_of: UUID | None = None
+    args: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

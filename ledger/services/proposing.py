@@ -9,13 +9,14 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
 
-from ledger import errors, storage
+from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
 from ledger.pipeline import Statement
 from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
+from ledger.services import remembering
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
 from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.backward import begin
@@ -52,12 +53,16 @@ def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
 @storage.transition
 def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
     prepared = prepare(saga_id, proposal, bearer=bearer)
+    faultpoints.reached("P0")
     unit = Unit(bearer.actor)
     (related,) = unit.lock([saga_id], then=[_related_to(saga_id, prepared)])
     saga = unit.sagas.get(saga_id)
-    if saga is None or saga.agent_id != bearer.agent_id:
+    if saga is None:
+        return remembering.answer(saga_id, prepared, bearer)
+    if saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     answer = propose_in(unit, saga, prepared, related)
+    faultpoints.reached("P1")
     unit.flush(last=True)
     return answer
 
@@ -131,9 +136,9 @@ def _claim_effect(step: UUID, prepared: Prepared) -> bool:
 def _insert(
     unit: Unit, saga: SagaRow, step: UUID, prepared: Prepared, related: dict[str, Any]
 ) -> Answer:
-    duplicate = related.get("lookalike") or (
-        related.get("twin") if not prepared.claim and prepared.proposal.repeat_of is None else None
-    )
+    duplicate = related.get("lookalike")
+    if duplicate is None and not prepared.claim and prepared.proposal.repeat_of is None:
+        duplicate = related.get("twin") or related.get("version")
     verdict, alternatives = _judged(saga, step, prepared, duplicate)
     state = _first_state(verdict, related.get("previous"))
     saga.step_count += 1
@@ -218,17 +223,19 @@ def _judged(
     verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=must_ask)
     alternatives = []
     for other in prepared.alternatives:
-        why = must_ask or _twin_of(saga, other)
+        why = must_ask or _twin_of(saga, prepared.proposal.step_id, other)
         judged = judge_variant(saga, view, other, forward, must_ask=why)
         alternatives.append(replace(other, verdict=judged.kind))
     return verdict, alternatives
 
 
-def _twin_of(saga: SagaRow, other: Variant) -> str:
+def _twin_of(saga: SagaRow, step_id: str, other: Variant) -> str:
     """Why people are asked about an alternative that another step of its saga has done, or ''."""
     if other.effect_key:
         return ""
-    twin = storage.row(sql.TWIN, [saga.id, other.tool, other.fingerprint])
+    named = {"saga": saga.id, "step_id": step_id}
+    told = {"tool": other.tool, "fingerprint": other.fingerprint}
+    twin = storage.row(sql.TWIN, named | told)
     return f"It looks like a duplicate of step {twin.step_id!r} ({twin.state})." if twin else ""
 
 

@@ -3,6 +3,18 @@
 _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args_text, s.error,
     s.position, s.effect_key"""
 
+# A step whose first choice is another, and that runs this as its alternative, or would have run
+# it before it was edited. The partial index is empty for most sagas.
+_OTHER_VERSION = """(s.alternative > 0 OR s.revision > 1)
+    AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+    AND (s.alternative > 0 AND s.alternatives -> (s.alternative - 1) @> jsonb_build_object(
+            'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)
+        OR s.former @> jsonb_build_array(jsonb_build_object(
+            'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)))"""
+# The same of a step that is archived: its args are gone.
+_ARCHIVED = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, NULL::text, s.error,
+    s.position, c.key"""
+
 # Every step that this proposal may be about, in one look: the same step, the holder of its
 # effect, one whose effect key only looks the same, a twin, one that a person rejected, and
 # the step before it.
@@ -13,6 +25,15 @@ UNION ALL
 SELECT 'effect', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
     WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text AND c.released_at IS NULL
 UNION ALL
+SELECT 'effect', {_ARCHIVED} FROM ledger_claimtombstone c
+    JOIN ledger_steptombstone s ON s.id = c.step_id
+    WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text
+        AND NOT EXISTS (SELECT 1 FROM ledger_step l WHERE l.id = s.id)
+UNION ALL
+(SELECT 'lookalike', {_ARCHIVED} FROM ledger_claimtombstone c
+    JOIN ledger_steptombstone s ON s.id = c.step_id
+    WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text LIMIT 1)
+UNION ALL
 (SELECT 'lookalike', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
     WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text
         AND c.released_at IS NULL LIMIT 1)
@@ -21,6 +42,10 @@ UNION ALL
     WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
         AND s.step_id <> %(step_id)s
         AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+    ORDER BY s.position LIMIT 1)
+UNION ALL
+(SELECT 'version', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION}
     ORDER BY s.position LIMIT 1)
 UNION ALL
 (SELECT 'rejected', {_COLUMNS} FROM ledger_step s
@@ -33,23 +58,34 @@ SELECT 'previous', {_COLUMNS} FROM ledger_step s
         AND s.position = (SELECT step_count FROM ledger_saga WHERE id = %(saga)s::uuid)
 """  # noqa: S608 - the columns are ours
 
-TWIN = """
-SELECT step_id, state FROM ledger_step WHERE saga_id = %s AND tool = %s AND fingerprint = %s
-    AND state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
+TWIN = f"""
+(SELECT s.step_id, s.state, s.position FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
+        AND s.step_id <> %(step_id)s
+        AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated'))
+UNION ALL
+(SELECT s.step_id, s.state, s.position FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION})
 ORDER BY position LIMIT 1
-"""
+"""  # noqa: S608
 
 # Waits for a claim that is being committed right now, and then inserts nothing.
 CLAIM_EFFECT = """
 INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)
-VALUES (%s, %s, %s, %s, clock_timestamp())
+SELECT n.id, n.key, n.skeleton, n.step_id, clock_timestamp()
+FROM (VALUES (%s::uuid, %s::text, %s::text, %s::uuid)) AS n(id, key, skeleton, step_id)
+WHERE NOT EXISTS (SELECT 1 FROM ledger_claimtombstone c WHERE c.key = n.key)
 ON CONFLICT (key) WHERE released_at IS NULL DO NOTHING
 """
 
 # Asked after claiming: another step that holds this effect, or one that only looks different.
 OTHER_HOLDER = """
 SELECT s.saga_id, s.step_id FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
-WHERE c.skeleton = %s AND c.released_at IS NULL AND c.step_id <> %s LIMIT 1
+WHERE c.skeleton = %(skeleton)s AND c.released_at IS NULL AND c.step_id <> %(step)s
+UNION ALL
+SELECT s.saga_id, s.step_id FROM ledger_claimtombstone c
+    JOIN ledger_steptombstone s ON s.id = c.step_id WHERE c.skeleton = %(skeleton)s
+LIMIT 1
 """
 
 INSERT_STEP = """

@@ -10,9 +10,6 @@ from ledger.tools.contract import Tool
 
 # The first look comes soon: most targets know at once, and a person may be waiting.
 FIRST_LOOK_S = 0.2
-# Inconclusive looks before a person is asked; with the backoff below that is about 4 minutes.
-LOOKS = 10
-LOOK_CAP_S = 60.0
 # Leases that may run out under one step before a person is asked (cases C10, C17).
 RECLAIMS = 5
 
@@ -86,8 +83,7 @@ def _question(step: StepRow, direction: Direction) -> str:
     )
 
 
-def is_in_doubt(step: StepRow) -> bool:
-    """Whether a person may answer for this step."""
-    if step.state in {StepState.UNKNOWN, StepState.STUCK}:
-        return not step.residue
-    return step.state == StepState.COMPENSATING and bool(step.held_why)
+def has_open_doubt(step: StepRow) -> bool:
+    """Whether an attempt that may have had its effect is being sent again: until that is answered
+    the step is in doubt, whatever its state (only what settles a doubt changes this error)."""
+    return (step.error or {}).get("code") == "unknown"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ledger import keys, storage
-from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
+from ledger import faultpoints, keys, storage
+from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
-from ledger.services.looking import weigh
+from ledger.services.evidence import heed, is_about, late_done
+from ledger.services.looking import is_open, weigh
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
@@ -74,31 +77,31 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
         assignment = found.assignment
         if assignment.attempt is None:
             if assignment.message in looks:
-                _record_look(unit, found)
+                _record_look(unit, found, looks[assignment.message])
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
+    faultpoints.reached("P13", finished[0].assignment.direction)
     unit.flush(last=True)
     return unit.left_more
 
 
-def _looks(finished: Sequence[Finished]) -> set[int]:
-    """The looks that are still this worker's; taken off the outbox for good."""
+def _looks(finished: Sequence[Finished]) -> dict[int, datetime]:
+    """The looks that are still this worker's, and when each began; off the outbox for good."""
     ids = [found.assignment.message for found in finished if found.assignment.attempt is None]
     if not ids:
-        return set()
+        return {}
     ended = storage.rows(
         "UPDATE ledger_outboxmessage SET lease_until = NULL "
-        "WHERE id = ANY(%s) AND lease_until > clock_timestamp() RETURNING id",
+        "WHERE id = ANY(%s) AND lease_until > clock_timestamp() RETURNING id, taken_at",
         [ids],
     )
-    return {row.id for row in ended}
+    return {row.id: row.taken_at for row in ended}
 
 
-def _record_look(unit: Unit, found: Finished) -> None:
+def _record_look(unit: Unit, found: Finished, began_at: datetime) -> None:
     assignment = found.assignment
     step = unit.steps[assignment.step]
-    forward = assignment.direction == Direction.FORWARD
-    if step.state != (StepState.UNKNOWN if forward else StepState.COMPENSATING):
+    if not is_open(step, assignment.direction):
         return
     weigh(
         unit,
@@ -109,6 +112,7 @@ def _record_look(unit: Unit, found: Finished) -> None:
         tool=assignment.tool,
         round_no=assignment.round,
         negatives=assignment.negatives,
+        began_at=began_at,
     )
 
 
@@ -119,12 +123,21 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
     if attempt.state != "started" or attempt.token != assignment.token:
         _record_late(unit, found, attempt, outcome)
         return
+    if isinstance(outcome, Failed) and has_open_doubt(step):
+        # It says nothing of the attempt before, whose effect may be there.
+        outcome = Unknown(f"{outcome.error}; an attempt before it is still in doubt")
     end_attempt(unit, attempt.id, outcome)
     forward = assignment.direction == Direction.FORWARD
     if step.state != (StepState.EXECUTING if forward else StepState.COMPENSATING):
         # Settled by other evidence while this call was out: the fact is kept, the state stays.
         _record_late(unit, found, attempt, outcome)
         return
+    how = "attempt"
+    if isinstance(outcome, Failed) and (late := late_done(step, assignment.direction)):
+        # The target refused this attempt, and an earlier one has said that it was carried out.
+        if is_about(step, assignment.direction, late):
+            step.alternative = late.alternative
+            outcome, how = Done(late.result), "late answer"
     settle(
         unit,
         unit.sagas[assignment.saga],
@@ -133,6 +146,7 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
         outcome,
         tool=assignment.tool,
         round_no=assignment.round,
+        how=how,
     )
 
 
@@ -155,6 +169,5 @@ def _record_late(unit: Unit, found: Finished, attempt: Any, outcome: Outcome) ->
         fence=attempt.fence,
         **evidence,
     )
-    forward = assignment.direction == Direction.FORWARD
-    if step.state == (StepState.UNKNOWN if forward else StepState.COMPENSATING):
-        unit.send(step, "probe", assignment.direction)
+    saga = unit.sagas[assignment.saga]
+    heed(unit, saga, step, assignment.direction, attempt, evidence["outcome"])

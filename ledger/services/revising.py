@@ -8,11 +8,12 @@ from ledger import errors, storage
 from ledger.rows import SagaRow
 from ledger.services import revising_sql as sql
 from ledger.services.asking import ask, denial, judge
+from ledger.services.forward import resume
 from ledger.services.holding import refuse
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
 from ledger.services.unit import Superseded, Unit
-from ledger.states import Direction, SagaState, StepState
+from ledger.states import Direction, StepState
 
 
 def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
@@ -47,8 +48,7 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
         idempotency_key=prepared.variant.idempotency_key,
         rule=verdict.rule,
     )
-    if saga.state == SagaState.PAUSED:
-        unit.move_saga(saga, SagaState.RUNNING, "saga.resumed")
+    resume(unit, saga)
     if verdict.kind == "deny":
         refuse(unit, saga, step, "denied", denial(verdict))
         return Answer("accepted", step.id)

@@ -7,7 +7,11 @@ WITH version AS (
     ON CONFLICT (digest) DO NOTHING
 )
 UPDATE ledger_step SET
-    revision = revision + 1, tool_version_id = %(tool_digest)s, args_text = %(args_text)s::text,
+    revision = revision + 1,
+    former = former || jsonb_build_array(jsonb_build_object(
+        'revision', revision, 'alternative', 0, 'tool', tool, 'args_text', args_text,
+        'fingerprint', fingerprint)),
+    tool_version_id = %(tool_digest)s, args_text = %(args_text)s::text,
     args = %(args_text)s::text::jsonb, fingerprint = %(fingerprint)s,
     idempotency_key = %(idempotency_key)s, resource = %(resource)s,
     alternatives = %(alternatives)s::jsonb, reason = %(reason)s

@@ -24,7 +24,7 @@ from ledger.rulings import (
 from ledger.services import forward
 from ledger.services.asking import ask, denial, judge, key_for
 from ledger.services.backward import advance, begin
-from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER
+from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER, TWIN
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState, Tier
@@ -215,10 +215,14 @@ def _denied(step: StepRow) -> str:
     if variant.verdict == "deny":
         return f"the policy denies the alternative {variant.tool}"
     if not variant.effect_key:
-        return ""
+        named = {"saga": step.saga_id, "step_id": step.step_id}
+        told = {"tool": variant.tool, "fingerprint": variant.fingerprint}
+        twin = storage.row(TWIN, named | told)
+        asked = variant.verdict == "ask"  # then people are told of the twin, and decide
+        return "" if twin is None or asked else f"step {twin.step_id!r} has done just that"
     skeleton = keys.skeleton(variant.effect_key)
     storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
-    holder = storage.row(OTHER_HOLDER, [skeleton, step.id])
+    holder = storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})
     if holder is None:
         return ""
     return (

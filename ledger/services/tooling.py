@@ -7,17 +7,30 @@ import json
 from dataclasses import dataclass
 
 from ledger import storage
-from ledger.errors import UnknownTool
+from ledger.errors import InvalidArgs, UnknownTool
 from ledger.rows import StepRow, Variant
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
+from ledger.tools.schemas import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """The step must wait: `why` says for what, in a sentence for operators."""
+    """The step must wait: `why` says for what, in a sentence for operators.
+
+    `changed_to` is the digest of today's code when only its name is the same; `misfit` says why
+    the stored args do not fit that code's schema, or ''.
+    """
 
     why: str
+    changed_to: str = ""
+    version: str = ""
+    misfit: str = ""
+
+    @property
+    def may_be_confirmed(self) -> bool:
+        """Whether a person's yes to today's code is all that is missing."""
+        return bool(self.changed_to) and not self.misfit
 
 
 def recorded_tool(variant: Variant) -> Tool | None:
@@ -61,8 +74,45 @@ def tool_to_run(step: StepRow) -> Tool | Parked:
     declared = {variant.tool_version, variant.tool_digest}
     if current.compatible_with & declared or step.confirmed_tool == current.digest:
         return current
+    return _changed(variant, current)
+
+
+def _changed(variant: Variant, current: Tool) -> Parked:
+    """The wait for a person's yes to code that has changed under a step."""
+    versions = (
+        f"version {variant.tool_version} then, {current.version} now"
+        if variant.tool_version != current.version
+        else f"both are called version {current.version}, but the code differs"
+    )
+    why = f"The tool {variant.tool} has changed since the step was proposed ({versions})."
+    try:
+        current.checked_args(variant.args)
+    except InvalidArgs as error:
+        misfit = f"The recorded arguments do not fit its new schema. {error.detail}"
+        then = "Try again with other arguments, or answer for the step by hand."
+    else:
+        misfit = ""
+        then = "Confirm that it may run under the new code, or answer for the step by hand."
     return Parked(
-        f"The tool {variant.tool} has changed since the step was proposed (version "
-        f"{variant.tool_version} then, {current.version} now). Confirm with retry that it may "
-        "run under the new code, or answer for the step by hand."
+        f"{why} {misfit} {then}".replace("  ", " "), current.digest, current.version, misfit
+    )
+
+
+def check_result(variant: Variant, result: object) -> None:
+    """A person's word for what the tool answered must fit the schema that the step ran under.
+
+    Raises InvalidArgs with a pointer for each fault; a tool without a schema takes anything.
+    """
+    found = storage.the_row(
+        "SELECT definition -> 'result' AS schema FROM ledger_toolversion WHERE digest = %s",
+        [variant.tool_digest],
+    )
+    faults = Schema(found.schema).faults(result) if found.schema else []
+    if not faults:
+        return
+    told = [{**fault, "pointer": f"/result{fault['pointer']}"} for fault in faults[:20]]
+    raise InvalidArgs(
+        f"The result is not what {variant.tool} answers. At {told[0]['pointer']}: "
+        f"{told[0]['detail']}",
+        errors=told,
     )

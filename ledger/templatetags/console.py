@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from ledger.legs import DRILL_MEANING, DrillState
 from ledger.states import SAGA_MEANING, STEP_MEANING, SagaState, StepState
 from ledger.templatetags.visible import show
 
@@ -60,6 +61,18 @@ APPROVAL_ICON = {
     "expired": "queued",
     "superseded": "cancelled",
     "cancelled": "cancelled",
+}
+
+# Tone and picture of how a drill stands.
+DRILL_LOOK: Mapping[DrillState, tuple[str, str]] = {
+    DrillState.WAITING: ("quiet", "queued"),
+    DrillState.RUNNING: ("live", "executing"),
+    DrillState.WORKED: ("good", "committed"),
+    DrillState.FAILED: ("bad", "failed"),
+    DrillState.STOPPED: ("wait", "paused"),
+    DrillState.REFUSED: ("bad", "rejected"),
+    DrillState.INTERRUPTED: ("doubt", "unknown"),
+    DrillState.EXPIRED: ("quiet", "cancelled"),
 }
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -206,6 +219,13 @@ def saga_badge(state: str) -> SafeString:
 @register.filter
 def approval_badge(state: str) -> SafeString:
     return _badge(state, APPROVAL_TONE[state], APPROVAL_ICON[state], "")
+
+
+@register.filter
+def drill_badge(state: str) -> SafeString:
+    known = DrillState(state)
+    tone, picture = DRILL_LOOK[known]
+    return _badge(known, tone, picture, DRILL_MEANING[known])
 
 
 @register.filter

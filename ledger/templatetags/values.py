@@ -155,3 +155,10 @@ def took(attempt: Any) -> str:
     """How long an attempt has taken, or takes so far."""
     end: datetime = attempt.ended_at or timezone.now()
     return measured(end - attempt.started_at)
+
+
+@register.filter
+def reason_in(payload: str) -> str:
+    """What a person gave as the reason in an entry; '' when the entry has none."""
+    told = json.loads(payload)
+    return str(told.get("reason") or "") if isinstance(told, dict) else ""

@@ -17,6 +17,7 @@ from http.cookiejar import DefaultCookiePolicy
 import certifi
 import httpx
 
+from ledger import faultpoints
 from ledger.tools.deadline import OneCallTransport
 
 MAX_BODY_BYTES = 1_000_000
@@ -95,6 +96,7 @@ def send(request: httpx.Request, *, timeout_s: float) -> Answer:
     timeout = httpx.Timeout(timeout_s, pool=min(timeout_s, MAX_POOL_WAIT_S))
     request.extensions["timeout"] = timeout.as_dict()
     response = client().send(request, stream=True)
+    faultpoints.reached("P11", request.method)
     try:
         body, broken = _read(response)
         return Answer(response.status_code, response.headers, body, broken)

@@ -20,6 +20,7 @@ from ledger.outcomes import (
     Unknown,
 )
 from ledger.states import BlastRadius, Direction, Tier
+from ledger.tools.drill import Drill
 from ledger.tools.faults import DefinitionError
 from ledger.tools.identity import Identity
 from ledger.tools.schemas import Schema, checked
@@ -70,7 +71,8 @@ class Tool:
 
     `definition` is its JSON snapshot without secrets, stored with every step; `digest` is
     the SHA-256 of the parts of it that can change what happens. `compatible_with` are the
-    versions or digests whose steps this tool may retry and undo unasked.
+    versions or digests whose steps this tool may retry and undo unasked. `drill` says where it
+    may be tried out for real.
     """
 
     key: str
@@ -91,6 +93,8 @@ class Tool:
     idempotent_for_s: float = 86400
     settle_s: float = 30.0
     compatible_with: frozenset[str] = frozenset()
+    # No part of the definition: it changes no call of a step.
+    drill: Drill | None = field(default=None, compare=False, repr=False)
 
     @property
     def can_compensate(self) -> bool:

@@ -40,8 +40,12 @@ _OWN_HEADERS = frozenset(
 
 
 def defined(key: str, written: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole definition: what the file says, with every default written out."""
+    """The whole definition: what the file says, with every default written out.
+
+    Without `drill`, which changes no call: a sandbox that moves makes no new tool.
+    """
     whole = {**DEFAULTS, "title": key, **written}
+    whole.pop("drill", None)
     return {"source": "file", "key": key, **whole, "args": closed(written["args"])}
 
 
@@ -78,6 +82,10 @@ class Builder:
         with self._fault_at():
             digest = digest_of(given)
         return None if self.faults else self._tool(HttpTarget(actions, probes), digest)
+
+    def check(self, node: Mapping[str, Any]) -> Action:
+        """A drill's own look for the effect; what is wrong with it is among `faults`."""
+        return self._action(node, "drill", "check")
 
     def _tool(self, target: HttpTarget, digest: str) -> Tool:
         given = self.definition
@@ -161,7 +169,7 @@ class Builder:
         check(
             found,
             self.definition["args"],
-            result=path[0] in ("compensate", "correct"),
+            result=path[0] in ("compensate", "correct", "drill"),
             identity=False,
         )
         return found

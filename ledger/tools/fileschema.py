@@ -35,6 +35,18 @@ def _action(**more: Any) -> dict[str, Any]:
 # PUT, PATCH and DELETE change things; a probe only looks (POST is how some targets search).
 _PROBE = _action(method={"enum": ["GET", "HEAD", "POST"]}, match=_TEXT)
 
+_DRILL: dict[str, Any] = {
+    "type": "object",
+    "required": ["base_url", "args"],
+    "additionalProperties": False,
+    "properties": {
+        "base_url": _TEXT,
+        "args": {"type": "object"},
+        "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+        "check": _PROBE,
+    },
+}
+
 DEFAULTS: dict[str, Any] = {
     "effect_key": None,
     "resource": None,
@@ -70,6 +82,7 @@ TOOL: dict[str, Any] = {
         "probe": _PROBE,
         "compensate": _action(probe=_PROBE, gone_is_done={"type": "boolean"}),
         "correct": _action(probe=_PROBE),
+        "drill": _DRILL,
     },
 }
 

@@ -204,14 +204,18 @@ class HttpTarget:
 
     def probe(self, call: Call) -> Sighting:
         """Look for the effect. 2xx with a match: applied; 404 or no match: not applied."""
-        action = self.probes[call.direction]
-        try:
-            # Without the key: a target that dedupes would take a look for the effect itself.
-            request = action.request(call, with_key=False)
-            answer = send(request, timeout_s=call.timeout_s)
-            return _sighting(action, action.without_secrets(answer), scope_of(call))
-        except (httpx.TransportError, httpx.InvalidURL, JMESPathError, ValueError) as error:
-            return StillUnknown(action.masked(f"could not look: {type(error).__name__}: {error}"))
+        return looked(self.probes[call.direction], call)
+
+
+def looked(action: Action, call: Call) -> Sighting:
+    """What one look of `action` saw."""
+    try:
+        # Without the key: a target that dedupes would take a look for the effect itself.
+        request = action.request(call, with_key=False)
+        answer = send(request, timeout_s=call.timeout_s)
+        return _sighting(action, action.without_secrets(answer), scope_of(call))
+    except (httpx.TransportError, httpx.InvalidURL, JMESPathError, ValueError) as error:
+        return StillUnknown(action.masked(f"could not look: {type(error).__name__}: {error}"))
 
 
 def _sighting(action: Action, answer: Answer, scope: Mapping[str, Any]) -> Sighting:

@@ -19,7 +19,7 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +38,9 @@ from ledger.outcomes import (
 )
 from ledger.states import BlastRadius, Direction, Tier
 from ledger.tools.contract import Call, Tool, digest_of
+from ledger.tools.drill import Drill
 from ledger.tools.faults import DefinitionError, Fault, InvalidTools
+from ledger.tools.sandbox import faults_of
 from ledger.tools.schemas import closed
 
 _METHODS = {
@@ -47,6 +49,7 @@ _METHODS = {
     Direction.CORRECT: "correct",
 }
 _MARK = "__saga_tool__"
+__all__ = ["Drill", "PythonTarget", "ToolFailed", "ToolRetry", "ToolUnknown", "tool", "tools_in"]
 C = TypeVar("C", bound=type)
 
 
@@ -97,13 +100,19 @@ class PythonTarget:
 
     def probe(self, call: Call) -> Sighting:
         """Call the probe; a plain return, None above all, is never taken for an answer."""
-        sighting = self.instance.probe(call)
-        if isinstance(sighting, Applied | NotApplied | StillUnknown):
-            return sighting
-        return StillUnknown(
-            "the probe must return Applied, NotApplied or StillUnknown, "
-            f"not {type(sighting).__name__}"
-        )
+        return _sighting("probe", self.instance.probe(call))
+
+    def check(self, call: Call) -> Sighting:
+        """A drill's own look, independent of the probe; judged as strictly."""
+        return _sighting("check", self.instance.check(call))
+
+
+def _sighting(what: str, sighting: Any) -> Sighting:
+    if isinstance(sighting, Applied | NotApplied | StillUnknown):
+        return sighting
+    return StillUnknown(
+        f"the {what} must return Applied, NotApplied or StillUnknown, not {type(sighting).__name__}"
+    )
 
 
 def tool(
@@ -123,6 +132,7 @@ def tool(
     idempotent_for_s: float = 86400,
     settle_s: float = 30.0,
     compatible_with: Iterable[str] = (),
+    drill: Drill | None = None,
 ) -> Callable[[C], C]:
     """Register a class as the tool `key`. `args` is a JSON Schema, TypedDict or dataclass.
 
@@ -150,7 +160,7 @@ def tool(
             }
             schemas = {"args": closed(schema_of(args)), "result": result}
             source = {"source": "python", "module": name, "source_digest": source_digest(cls)}
-            built = _built({**given, **schemas, **source}, target)
+            built = _drillable(_built({**given, **schemas, **source}, target), drill)
         except (DefinitionError, ValueError, TypeError) as error:
             raise InvalidTools([Fault(name, f"{key}: {error}")]) from error
         setattr(cls, _MARK, built)
@@ -180,6 +190,14 @@ def _built(definition: dict[str, Any], target: PythonTarget) -> Tool:
     )
     built.check()
     return built
+
+
+def _drillable(built: Tool, drill: Drill | None) -> Tool:
+    if drill is None:
+        return built
+    for fault in faults_of(built, drill):
+        raise DefinitionError(f"drill: {fault.reason}")
+    return replace(built, drill=drill)
 
 
 def schema_of(args: Any) -> dict[str, Any]:

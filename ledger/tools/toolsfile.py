@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from jsonschema import Draft202012Validator
 
 from ledger.tools.contract import Tool
 from ledger.tools.definitions import Builder, defined
+from ledger.tools.drill import Drill
 from ledger.tools.faults import DefinitionError, Fault, InvalidTools
 from ledger.tools.fileschema import FILE
 from ledger.tools.lines import Lines, syntax_line
+from ledger.tools.sandbox import faults_of, shared
 from ledger.tools.shapes import odd_values, shape_faults
 
 _SHAPE = Draft202012Validator(FILE)
@@ -43,9 +46,12 @@ def parsed(text: str, name: str, environ: Mapping[str, str] = os.environ) -> lis
     for key, written in document.get("tools", {}).items() if _is_table(document) else ():
         if key in wrong:
             continue  # its shape is wrong, so its meaning cannot be judged yet
-        tool, found = _built(key, written, environ)
-        tools += [tool] if tool else []
+        built, found = _built(key, written, environ)
+        tools += [built] if built else []
         faults += [(("tools", key, *fault.path), f"{key}: {fault.reason}") for fault in found]
+    for tool, other in shared(tools):
+        why = f"{tool.key}: the sandbox is where {other} runs in production"
+        faults.append((("tools", tool.key, "drill", "base_url"), why))
     if faults:
         told = sorted({(lines.of(path), reason) for path, reason in faults})
         raise InvalidTools([Fault(f"{name}:{line}", reason) for line, reason in told])
@@ -63,4 +69,11 @@ def _built(
         builder = Builder(defined(key, written), environ)
     except DefinitionError as error:
         return None, [DefinitionError(error.reason, ("args", *error.path))]
-    return builder.build(), builder.faults
+    tool = builder.build()
+    if tool is None or "drill" not in written:
+        return tool, builder.faults
+    drill = Drill(**written["drill"])
+    if drill.check:
+        builder.check(drill.check)
+    wrong = [DefinitionError(e.reason, ("drill", *e.path)) for e in faults_of(tool, drill)]
+    return replace(tool, drill=drill), builder.faults + wrong

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
+from ledger.actions import Action
 from ledger.errors import InvalidArgs
 from ledger.keys import parse_json
 from ledger.queries import pages_attention
 from ledger.services import operating
-from ledger.services.operating import Resolution
+from ledger.services.operating import Answered, Pressed, Resolution
 from ledger.views import live
+from ledger.views.acts import Remedy, remedies_for
 from ledger.views.people import bearer_of, pressed, right_to_operate
 
-MAX_RESULT_BYTES = 1_000_000
+# As for a body of the API.
+MAX_BYTES = 1_000_000
 ANSWERS: Mapping[Resolution, str] = {
     "happened": "Recorded: it happened.",
     "did_not_happen": "Recorded: it did not happen.",
@@ -22,32 +26,61 @@ ANSWERS: Mapping[Resolution, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Cases of one kind, each with what may be pressed about it by whoever looks."""
+
+    name: str
+    title: str
+    soft: str
+    rows: Sequence[tuple[pages_attention.Case, Remedy | None]]
+
+
+_SECTIONS = (
+    ("stuck", "Stuck", "tries are used up; the saga waits for your answer"),
+    (
+        "unknown",
+        "In doubt",
+        "nobody knows whether it happened; nothing is repeated until that is clear",
+    ),
+    ("parked", "Parked", "no code here may run it as it is; nothing is lost meanwhile"),
+    (
+        "contradicted",
+        "Contradicted",
+        "settled, and then a late answer said otherwise: look at the target",
+    ),
+)
+
+
 def attention(request: HttpRequest) -> HttpResponse:
     """Everything that waits for a person on call; asked again every few seconds."""
     found = pages_attention.attention()
-    cases = [*found.stuck, *found.unknown, *found.change_requested]
+    remedies = remedies_for(case.step.pk for case in found.cases)
     mark = live.mark_of(
-        [(case.step.pk, case.step.state, case.step.attempts) for case in cases]
-        + [(message.pk, message.parked_why) for message in found.parked]
+        [
+            (case.step.pk, case.step.state, case.step.attempts, case.step.held_why)
+            for case in [*found.cases, *found.change_requested]
+        ]
+        + [remedy.case.question for remedy in remedies.values()]
     )
     if live.has_seen(request, mark):
         return live.unchanged()
-    context = {"found": found, "mark": mark, **right_to_operate(request)}
+    right = right_to_operate(request)
+    shown = remedies if right["can_operate"] else {}
+    sections = [
+        Section(name, title, soft, [(case, shown.get(case.step.pk)) for case in cases])
+        for name, title, soft in _SECTIONS
+        if (cases := getattr(found, name))
+    ]
+    context = {"found": found, "sections": sections, "mark": mark, **right}
     return live.page_or_part(request, "ledger/attention.html", "live", context)
 
 
-def _reason(request: HttpRequest) -> str:
-    reason = request.POST.get("reason", "").strip()
-    if not reason:
-        raise InvalidArgs("Say why: the reason is kept in the ledger for whoever comes after you.")
-    return reason
-
-
-def _result(request: HttpRequest) -> Any:
-    text = request.POST.get("result", "").strip()
+def _json(request: HttpRequest, field: str) -> Any:
+    text = request.POST.get(field, "").strip()
     if not text:
         return None
-    return parse_json(text.encode("utf-8", "surrogatepass"), max_bytes=MAX_RESULT_BYTES)
+    return parse_json(text.encode("utf-8", "surrogatepass"), max_bytes=MAX_BYTES)
 
 
 @pressed("ledger:attention")
@@ -55,17 +88,64 @@ def resolve(request: HttpRequest, step_id: UUID) -> str:
     answer = next((one for one in ANSWERS if one == request.POST.get("answer")), None)
     if answer is None:
         raise InvalidArgs(f"The answer is one of {', '.join(ANSWERS)}.")
-    operating.resolve(
+    answered = operating.resolve(
         step_id,
         answer,
-        result=_result(request) if answer == "happened" else None,
-        reason=_reason(request),
-        actor=bearer_of(request).actor,
+        result=_json(request, "result") if answer == "happened" else None,
+        **_who(request),
     )
-    return ANSWERS[answer]
+    return _said(answered, ANSWERS[answer])
 
 
 @pressed("ledger:attention")
 def retry(request: HttpRequest, step_id: UUID) -> str:
-    operating.retry(step_id, reason=_reason(request), actor=bearer_of(request).actor)
-    return "It will be tried again."
+    edited = "args" in request.POST
+    args = _json(request, "args") if edited else None
+    if edited and not isinstance(args, dict):
+        raise InvalidArgs("The arguments are a JSON object: {…}.")
+    answered = operating.retry(step_id, args=args, **_who(request))
+    return _said(
+        answered,
+        "It runs with the new arguments, once the gate lets it."
+        if edited
+        else "It is tried again.",
+    )
+
+
+@pressed("ledger:attention")
+def confirm(request: HttpRequest, step_id: UUID) -> str:
+    digest = request.POST.get("tool_digest", "")
+    if not digest:
+        raise InvalidArgs("Say which code you confirm: the form names it by its digest.")
+    pressed_ = Pressed(Action.CONFIRM, tool_digest=digest, **_who(request))
+    return _said(operating.press(step_id, pressed_), "It goes on under today's code.")
+
+
+@pressed("ledger:attention")
+def skip(request: HttpRequest, step_id: UUID) -> str:
+    answered = operating.press(step_id, Pressed(Action.SKIP, **_who(request)))
+    return _said(answered, "Skipped: its effect is listed as residue.")
+
+
+@pressed("ledger:attention")
+def acknowledge(request: HttpRequest, step_id: UUID) -> str:
+    answered = operating.press(step_id, Pressed(Action.ACKNOWLEDGE, **_who(request)))
+    return _said(answered, "Recorded, and off the list.")
+
+
+def _who(request: HttpRequest) -> dict[str, Any]:
+    """Who pressed, about which question, and why: the same of every form."""
+    return {
+        "reason": request.POST.get("reason", ""),
+        "actor": bearer_of(request).actor,
+        "question": request.POST.get("question", ""),
+    }
+
+
+def _said(answered: Answered, done: str) -> str:
+    if not answered.replayed:
+        return done
+    if not answered.by:
+        return "That is under way already; nothing more was started."
+    by = answered.by.removeprefix("person:")
+    return f"{by} has answered that already, in entry {answered.entry}; nothing was done twice."

@@ -39,7 +39,7 @@ _SAFE = {
         "bad",
         "is stuck",
         (
-            "Answer it under Attention: it happened, it did not, or end the saga. "
+            "Open the step: what you may do about it is listed there, each with what it does. "
             "Do not run it by hand before you have looked at the target."
         ),
     ),
@@ -47,7 +47,7 @@ _SAFE = {
         "doubt",
         "may or may not have happened",
         (
-            "It is being found out. If you can see the target, answer under Attention; "
+            "It is being found out. If you can see the target, open the step and answer; "
             "nothing runs twice in the meantime."
         ),
     ),
@@ -136,5 +136,10 @@ def headline(timeline: Timeline) -> Headline:
 
 
 def _on_step(row: StepRow) -> Headline:
+    if row.next_try is not None and row.next_try.parked_why:
+        return Headline("wait", "is parked", row.next_try.parked_why, _since(row), row)
+    if row.step.state == StepState.COMPENSATING and row.step.held_why:
+        what = "may or may not have been undone"
+        return Headline("doubt", what, row.step.held_why, _since(row), row)
     tone, what, safe = _SAFE[StepState(row.step.state)]
     return Headline(tone, what, safe, _since(row), row)

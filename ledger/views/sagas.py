@@ -4,17 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
 from ledger.errors import NotFound
-from ledger.queries import pages_sagas, pages_timeline
+from ledger.queries import archived, pages_sagas, pages_timeline
 from ledger.states import SagaState
 from ledger.templatetags.console import ATTEMPT_TONE, measured
 from ledger.views import live
+from ledger.views.acts import remedies_for
+from ledger.views.archives import archived_saga
 from ledger.views.axis import Axis, Bar, Stretch, paced
 from ledger.views.headline import headline
+from ledger.views.people import right_to_operate
 
 DIRECTION_TONE = {"compensate": "back", "correct": "back"}
 
@@ -39,6 +42,7 @@ def saga_list(request: HttpRequest) -> HttpResponse:
         "older": _query(request, before=page.next_cursor) if page.next_cursor else "",
         "is_first": not request.GET.get("before"),
         "newest": _query(request, before=""),
+        "archived": archived.find(asked["q"]) if asked["q"] else [],
     }
     return render(request, "ledger/saga_list.html", context)
 
@@ -65,31 +69,36 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
         if live.is_poll(request) and live.has_seen(request, pages_timeline.head_seq(saga_id)):
             return live.unchanged()
         saga = pages_timeline.saga(saga_id)
-    except NotFound as error:
-        raise Http404(error.detail) from None
+    except NotFound:
+        return archived_saga(request, saga_id)
     timeline = pages_timeline.timeline(saga, after=_number(request.GET.get("after", "")))
     step_id = request.GET.get("step", "")
     entries, older = pages_timeline.entries(
         saga, before=_number(request.GET.get("before", "")), step_id=step_id
     )
+    right = right_to_operate(request)
     context = {
+        **right,
         "saga": saga,
         "timeline": timeline,
         "headline": headline(timeline),
-        "steps": _with_bars(timeline),
+        "steps": _with_bars(timeline, right["can_operate"]),
         "entries": paced(entries),
         "only_step": step_id,
         "older": _query(request, before=str(older)) if older else "",
         "newest": _query(request, before="") if request.GET.get("before") else "",
         "more_steps": _query(request, after=str(timeline.more_after)),
         "poll_url": _query(request),
+        "next": request.path + _query(request),
+        "residue_told": pages_timeline.residue_told(saga),
         "took": measured((saga.ended_at or timezone.now()) - saga.created_at),
+        **right_to_operate(request),
     }
     ended = saga.ended_at is not None
     return live.page_or_part(request, "ledger/saga_detail.html", "live", context, ended=ended)
 
 
-def _with_bars(timeline: pages_timeline.Timeline) -> list[Mapping[str, Any]]:
+def _with_bars(timeline: pages_timeline.Timeline, can_operate: bool) -> list[Mapping[str, Any]]:
     now = timezone.now()
     stretches = {
         attempt.pk: Stretch(attempt.started_at, attempt.ended_at or now)
@@ -97,11 +106,13 @@ def _with_bars(timeline: pages_timeline.Timeline) -> list[Mapping[str, Any]]:
         for attempt in row.tries
     }
     axis = Axis(stretches.values())
+    remedies = remedies_for(row.step.pk for row in timeline.rows) if can_operate else {}
     return [
         {
             "row": row,
             "bars": [_bar(axis, attempt, stretches[attempt.pk]) for attempt in row.tries],
             "took": _took(row, now),
+            "remedy": remedies.get(row.step.pk),
         }
         for row in timeline.rows
     ]

@@ -44,8 +44,11 @@ class Cut:
 class FaultProxy:
     """An HTTP proxy on loopback in front of `upstream` (host, port)."""
 
-    def __init__(self, upstream: tuple[str, int], port: int = 0) -> None:
+    def __init__(
+        self, upstream: tuple[str, int], port: int = 0, *, host: str = "127.0.0.1"
+    ) -> None:
         self.upstream = upstream
+        self.host = host
         self.port = port
         self.cuts: list[Cut] = []
         self._armed: list[tuple[str, str]] = []
@@ -54,10 +57,10 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def start(self) -> None:
-        self._server = _Server(("127.0.0.1", self.port), self)
+        self._server = _Server((self.host, self.port), self)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 

@@ -18,11 +18,12 @@ from typing import Any
 
 from saga_console.demo import faultproxy, people, shop, table
 from saga_console.demo.approver import Approver
-from saga_console.demo.targets import PAYMENTS_KEY, Addresses, World
+from saga_console.demo.targets import PAYMENTS_KEY, SANDBOX_KEY, Addresses, World
 
 AGENT = Path(__file__).with_name("agent.py")
 TOOLS = Path(__file__).with_name("tools") / "tools.toml"
 WRITTEN_ADDRESS = "http://127.0.0.1:8420"
+WRITTEN_SANDBOX = "http://127.0.0.1:8421"
 # More than the agent's own patience, which ends with a sentence that says what was missing.
 STORY_TIMEOUT_S = 240
 STORIES = {
@@ -100,7 +101,8 @@ def prepare(home: Path) -> dict[str, str]:
     tools = at.home / "tools.toml"
     try:
         shop.open_shop(at)
-        tools.write_text(TOOLS.read_text().replace(WRITTEN_ADDRESS, at.proxy_url))
+        text = TOOLS.read_text().replace(WRITTEN_ADDRESS, at.proxy_url)
+        tools.write_text(text.replace(WRITTEN_SANDBOX, at.payments_sandbox_url))
     except BaseException:
         stop()
         raise
@@ -109,7 +111,9 @@ def prepare(home: Path) -> dict[str, str]:
         "SAGA_DEMO_HOME": str(at.home),
         "SAGA_TOOLS": str(tools),
         "SAGA_DEMO_PAYMENTS_AUTH": f"Bearer {PAYMENTS_KEY}",
+        "SAGA_DEMO_PAYMENTS_SANDBOX_AUTH": f"Bearer {SANDBOX_KEY}",
         "SAGA_DEMO_CLOUD_URL": at.cloud_url,
+        "SAGA_DEMO_CLOUD_SANDBOX_URL": at.cloud_sandbox_url,
         "SAGA_DEMO_MAIL": f"127.0.0.1:{at.mailbox_port}",
     }
 
@@ -137,6 +141,7 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     print("\nTwo customers wait for you", flush=True)
     demo.play(base_url, agent, "waiting")
     print("\n" + people.welcome(base_url, crew, agent, demo.run), flush=True)
+    shop.warm_sandbox(demo.at)
     return 0
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from botocore.exceptions import BotoCoreError, ClientError
+
 from saga_console.demo import cloud
 from saga_console.demo.targets import Addresses
 
@@ -19,6 +23,13 @@ def open_shop(at: Addresses) -> None:
         AttributeDefinitions=[{"AttributeName": "order_id", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
+
+
+def warm_sandbox(at: Addresses) -> None:
+    """The cloud loads a service at its first request, for seconds: not while somebody drills."""
+    for service, ask in (("route53", "list_hosted_zones"), ("ec2", "describe_instances")):
+        with suppress(BotoCoreError, ClientError):  # the console stopped meanwhile
+            getattr(cloud.client(service, at.cloud_sandbox_url), ask)()
 
 
 def place_orders(at: Addresses, *order_ids: str) -> None:

@@ -1,7 +1,10 @@
 """The outside world of the demo: a payment server, a cloud and a mailbox, all third-party.
 
-    World.start(home)   three processes and the fault proxy, each waited for
+    World.start(home)   five processes and the fault proxy, each waited for
     world.stop()        all of them
+
+Payment server and cloud are there twice: once as production, and once as the sandbox in which
+their tools are drilled.
 
 Ports are kept in `home/ports.json` and taken again at the next start when they are free: a
 step that was proposed yesterday carries yesterday's address in its definition.
@@ -16,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +32,7 @@ LOOPBACK = "127.0.0.1"
 PORTS = "ports.json"
 # localstripe takes any secret key of this form. It opens nothing but this target.
 PAYMENTS_KEY = "sk_test_demo"
+SANDBOX_KEY = "sk_test_sandbox"
 # moto imports a good part of AWS at its first request: 3 s alone, more when both cores work.
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 5.0
@@ -50,7 +54,14 @@ class Target:
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
-        command = [sys.executable, "-P", str(SERVE), self.name, "--port", str(self.port)]
+        command = [
+            sys.executable,
+            "-P",
+            str(SERVE),
+            self.name.partition("-")[0],
+            "--port",
+            str(self.port),
+        ]
         if self.store is not None:
             command += ["--store", str(self.store)]
         with self.log.open("ab") as log:
@@ -100,6 +111,8 @@ class Addresses:
     cloud_port: int
     mailbox_port: int
     proxy_port: int
+    payments_sandbox_port: int
+    cloud_sandbox_port: int
 
     @property
     def payments_url(self) -> str:
@@ -114,6 +127,15 @@ class Addresses:
     @property
     def cloud_url(self) -> str:
         return f"http://{LOOPBACK}:{self.cloud_port}"
+
+    @property
+    def payments_sandbox_url(self) -> str:
+        """Another payment server, in which nothing is anybody's money."""
+        return f"http://{LOOPBACK}:{self.payments_sandbox_port}"
+
+    @property
+    def cloud_sandbox_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.cloud_sandbox_port}"
 
     @property
     def maildir(self) -> Path:
@@ -142,19 +164,10 @@ class World:
         proxy = FaultProxy(upstream=(LOOPBACK, at.payments_port), port=at.proxy_port)
         world = cls(at, proxy)
         world.targets = [
-            Target(
-                "payments",
-                at.payments_port,
-                home / "payments.log",
-                lambda: answers_http(f"{at.payments_url}/v1/refunds"),
-                store=home / "payments.pickle",
-            ),
-            Target(
-                "cloud",
-                at.cloud_port,
-                home / "cloud.log",
-                lambda: answers_http(f"{at.cloud_url}/moto-api/"),
-            ),
+            payments(at, "payments", at.payments_port),
+            payments(at, "payments-sandbox", at.payments_sandbox_port),
+            cloud(at, "cloud", at.cloud_port),
+            cloud(at, "cloud-sandbox", at.cloud_sandbox_port),
             Target(
                 "mailbox",
                 at.mailbox_port,
@@ -182,6 +195,19 @@ class World:
         self.proxy.stop()
 
 
+def payments(at: Addresses, name: str, port: int) -> Target:
+    """A payment server, its objects kept in the home under its own name."""
+    url = f"http://{LOOPBACK}:{port}/v1/refunds"
+    store = at.home / f"{name}.pickle"
+    return Target(name, port, at.home / f"{name}.log", lambda: answers_http(url), store=store)
+
+
+def cloud(at: Addresses, name: str, port: int) -> Target:
+    """A cloud, in memory."""
+    url = f"http://{LOOPBACK}:{port}/moto-api/"
+    return Target(name, port, at.home / f"{name}.log", lambda: answers_http(url))
+
+
 def answers_http(url: str) -> bool:
     """Whether anything below 500 comes back from `url`."""
     try:
@@ -206,7 +232,7 @@ def take_ports(kept: Path) -> None:
         before = json.loads(kept.read_text())
     except (OSError, ValueError):
         before = {}
-    names = ("payments_port", "cloud_port", "mailbox_port", "proxy_port")
+    names = [one.name for one in fields(Addresses) if one.name.endswith("_port")]
     kept.write_text(json.dumps({name: _take_port(int(before.get(name, 0))) for name in names}))
 
 

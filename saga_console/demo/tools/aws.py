@@ -15,7 +15,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 
-from ledger.tools.python import ToolFailed, ToolRetry, ToolUnknown
+from ledger.tools.python import Drill, ToolFailed, ToolRetry, ToolUnknown
 from saga_console.demo import cloud
 
 THROTTLES = frozenset({"Throttling", "ThrottlingException", "RequestLimitExceeded"})
@@ -25,6 +25,11 @@ THROTTLES = frozenset({"Throttling", "ThrottlingException", "RequestLimitExceede
 def client(service: str) -> Any:
     """A client of the demo's cloud; boto3 clients may be shared between threads."""
     return cloud.client(service, os.environ["SAGA_DEMO_CLOUD_URL"])
+
+
+def drill(args: dict[str, Any]) -> Drill:
+    """A drill in the second cloud. In its process the first one's variable holds its address."""
+    return Drill(args=args, environment={"SAGA_DEMO_CLOUD_URL": "env:SAGA_DEMO_CLOUD_SANDBOX_URL"})
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from saga_console.demo.tools.schemas import text
     resource="zone:{args.name}",
     timeout_s=15,
     settle_s=1,
+    drill=aws.drill({"name": "{drill}.drill.example"}),
 )
 class Zone:
     """One Route 53 zone, its CallerReference the key; undone by deleting it."""

@@ -23,6 +23,7 @@ from saga_console.demo.tools.schemas import text
     effect_key="instance:{args.name}",
     timeout_s=15,
     settle_s=1,
+    drill=aws.drill({"name": "drill-{drill}", "image": "ami-03cf127a", "size": "t3.micro"}),
 )
 class Instance:
     """One EC2 instance, tagged with the key; undone by terminating it."""

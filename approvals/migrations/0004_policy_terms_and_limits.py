@@ -11,8 +11,7 @@ from approvals import walls
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0002_walls'),
-        ('ledger', '0002_walls'),
+        ('approvals', '0003_the_door'),
     ]
 
     operations = [
@@ -35,17 +34,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='approval',
             name='delay',
-            field=models.DurationField(default=datetime.timedelta),
+            field=models.DurationField(db_default=datetime.timedelta()),
         ),
         migrations.AddField(
             model_name='approval',
             name='escalate_to',
-            field=models.CharField(blank=True, default='', max_length=150),
+            field=models.CharField(blank=True, db_default='', max_length=150),
         ),
         migrations.AddField(
             model_name='approval',
             name='over_limits',
-            field=models.JSONField(blank=True, default=list),
+            field=models.JSONField(blank=True, db_default=models.Value([], output_field=models.JSONField())),
         ),
         migrations.AddField(
             model_name='approval',
@@ -60,7 +59,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='approval',
             name='reminders',
-            field=models.PositiveIntegerField(default=0),
+            field=models.PositiveIntegerField(db_default=0),
         ),
         migrations.AddField(
             model_name='approval',
@@ -83,7 +82,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='reservation',
             name='step',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='ledger.step'),
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.step'),
         ),
         migrations.AddIndex(
             model_name='reservation',

@@ -1,0 +1,166 @@
+"""An operator's version of a step's arguments: it supersedes the old one, and overwrites nothing.
+
+The old version stays in the ledger and in the step's own list of former versions, so that an
+agent that proposes it again is recognised.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from ledger import errors, keys, storage
+from ledger.gate import Verdict, gate
+from ledger.rows import Variant
+from ledger.services import forward
+from ledger.services.asking import ask, judge_variant
+from ledger.services.cases import Case
+from ledger.services.preparing import REPEAT
+from ledger.services.unit import Superseded, Unit
+from ledger.states import Direction, StepState
+from ledger.tools.contract import Tool
+from ledger.tools.installed import registry
+
+# In `awaiting_approval`, where the database allows a new version (ledger/walls.py).
+_SUPERSEDE = """
+WITH version AS (
+    INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at)
+    VALUES (%(tool_digest)s, %(tool)s, %(tool_version)s, %(definition)s::jsonb, clock_timestamp())
+    ON CONFLICT (digest) DO NOTHING
+)
+UPDATE ledger_step SET
+    revision = revision + 1, former = former || %(former)s::jsonb,
+    tool_version_id = CASE WHEN alternative = 0 THEN %(tool_digest)s ELSE tool_version_id END,
+    args_text = CASE WHEN alternative = 0 THEN %(args_text)s::text ELSE args_text END,
+    args = CASE WHEN alternative = 0 THEN %(args_text)s::text::jsonb ELSE args END,
+    fingerprint = CASE WHEN alternative = 0 THEN %(fingerprint)s ELSE fingerprint END,
+    idempotency_key = CASE WHEN alternative = 0 THEN %(idempotency_key)s
+                           ELSE idempotency_key END,
+    resource = CASE WHEN alternative = 0 THEN %(resource)s ELSE resource END,
+    verdict = CASE WHEN alternative = 0 THEN %(verdict)s ELSE verdict END,
+    alternatives = %(alternatives)s::jsonb
+WHERE id = %(id)s AND state = 'awaiting_approval'
+"""
+
+_REJECTED = """
+SELECT step_id FROM ledger_step WHERE saga_id = %s AND tool = %s AND fingerprint = %s
+    AND state = 'rejected' AND error ->> 'code' = 'rejected' LIMIT 1
+"""
+
+
+def edit(unit: Unit, case: Case, args: Any) -> None:
+    """Run `args` instead: checked by today's tool, under a new digest, through the gate.
+
+    Raises InvalidArgs (outside the schema, the same as now, another effect) and
+    PreviouslyRejected (the policy denies it, or a person has rejected exactly this).
+    """
+    saga, step = case.saga, case.step
+    old = step.variant
+    tool = registry().get(old.tool)
+    new = _edited(case, tool, args)
+    why = f"{unit.actor.removeprefix('person:')} edited the arguments."
+    verdict = _judged(case, new, why)
+    step.fence += 1
+    step.held_why = ""
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
+    gate().close([step.id], why)
+    unit.flush()
+    _supersede(case, tool, old, replace(new, verdict=verdict.kind))
+    del unit.steps[step.id]
+    unit.lock_with_steps([step.id])
+    step = unit.steps[step.id]
+    facts: dict[str, Any] = {
+        "revision": step.revision,
+        "args": new.args,
+        "args_digest": new.fingerprint,
+        "idempotency_key": new.idempotency_key,
+        "was": {"args": old.args, "args_digest": old.fingerprint},
+        "rule": verdict.rule,
+    }
+    if old.index:
+        facts["alternative"] = old.index
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.revised", **facts)
+    if verdict.kind == "allow":
+        forward.queue(unit, step, "step.queued", why=why)
+    else:
+        ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
+    forward.unstick(unit, saga, "an operator edited the arguments")
+
+
+def _edited(case: Case, tool: Tool, args: Any) -> Variant:
+    step, old = case.step, case.step.variant
+    filled = tool.checked_args(args)
+    args_text = keys.canonical(filled)
+    fingerprint = keys.fingerprint(args_text)
+    if fingerprint == old.fingerprint:
+        _refuse("These are the arguments that it has now. To run those, try it again.")
+    effect_key, claimed = tool.effect_key_for(filled) or "", old.effect_key
+    if claimed.startswith(REPEAT):
+        # A deliberate repeat claims beside the effect that it repeats.
+        claimed = claimed.partition(": ")[2]
+    if effect_key != claimed:
+        _refuse(
+            f"With these arguments it would be another effect, {effect_key!r} and not "
+            f"{claimed!r}. For another effect the agent proposes another step."
+        )
+    return replace(
+        old,
+        tool_digest=tool.digest,
+        tool_version=tool.version,
+        args_text=args_text,
+        fingerprint=fingerprint,
+        idempotency_key=keys.downstream_key(str(step.saga_id), step.step_id, tool.key, args_text),
+        resource=tool.resource_for(filled) or "",
+    )
+
+
+def _refuse(why: str) -> None:
+    raise errors.InvalidArgs(why, errors=[{"pointer": "/args", "detail": why}])
+
+
+def _judged(case: Case, new: Variant, why: str) -> Verdict:
+    """What people had to be asked about before is asked about again, whatever the args are."""
+    step, forward_ = case.step, Direction.FORWARD
+    rejected = storage.row(_REJECTED, [step.saga_id, new.tool, new.fingerprint])
+    if rejected is not None:
+        raise errors.PreviouslyRejected(
+            f"A person rejected exactly this as step {rejected.step_id!r}. Nothing was changed."
+        )
+    must_ask = why if step.variant.verdict == "ask" else ""
+    verdict = judge_variant(case.saga, step.view(), new, forward_, must_ask=must_ask)
+    if verdict.kind == "deny":
+        raise errors.PreviouslyRejected(
+            f"The rule {verdict.rule!r} of the policy denies this version. Nothing was changed."
+        )
+    return verdict
+
+
+def _supersede(case: Case, tool: Tool, old: Variant, new: Variant) -> None:
+    step = case.step
+    alternatives = list(step.alternatives)
+    if old.index:
+        alternatives[old.index - 1] = new.stored()
+    former = {
+        "revision": step.revision,
+        "alternative": old.index,
+        "tool": old.tool,
+        "args_text": old.args_text,
+        "fingerprint": old.fingerprint,
+    }
+    columns = {
+        "id": step.id,
+        "former": json.dumps([former]),
+        "tool": tool.key,
+        "tool_digest": tool.digest,
+        "tool_version": tool.version,
+        "definition": json.dumps(tool.definition),
+        "args_text": new.args_text,
+        "fingerprint": new.fingerprint,
+        "idempotency_key": new.idempotency_key,
+        "resource": new.resource,
+        "verdict": new.verdict,
+        "alternatives": json.dumps(alternatives),
+    }
+    if storage.execute(_SUPERSEDE, columns) != 1:
+        raise Superseded

@@ -1,0 +1,396 @@
+"""The scenes of a golden ledger: sagas brought into every state by what brings them there.
+
+Agents propose, people decide, shifts work against the payment server; a worker that was killed
+is a claim that nobody records. Nothing is written past the services, but for a lease that is
+let run out early and a request's end that is brought forward, as the tests of both do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from django.test import override_settings
+
+from approvals.models import Approval
+from approvals.services import deciding
+from ledger import outbox
+from ledger.bearer import Bearer
+from ledger.errors import SagaError
+from ledger.models import Attempt, OutboxMessage, Saga, Step
+from ledger.outcomes import Failed
+from ledger.services import closing, freezing, operating
+from ledger.services.acknowledging import acknowledge_residue
+from ledger.services.archiving import Wish, archive
+from ledger.services.checkpoints import anchor
+from ledger.services.claiming import Assignment, claim
+from ledger.services.proposals import AlternativeProposal, Proposal
+from ledger.services.recording import Finished, record
+from ledger.services.restoring import restore_file
+from ledger.services.shifts import ring_row
+from ledger.tools.installed import registry
+from tests.approvalcast import Case
+from tests.shop import Shop, broken, customer, work, work_saga
+
+
+@dataclass
+class Play:
+    """Who acts: the shop with its agent, and two people who may approve."""
+
+    shop: Shop
+    olivia: Bearer
+    omar: Bearer
+    folder: Path
+
+    def open(self, task: str, *steps: Proposal) -> UUID:
+        return self.shop.open(*steps, task_id=task)
+
+    def held(self, task: str) -> UUID:
+        """A saga whose refund waits for a person."""
+        saga = self.open(task)
+        args = {"charge": self.shop.charge(), "amount": 100}
+        self.shop.propose(saga, "refund", "payments.refund", args=args, reason="The order is void.")
+        return saga
+
+    def decide(
+        self, saga: UUID, answer: Callable[..., Any], person: Bearer | None = None, **which: Any
+    ) -> None:
+        asked = Approval.objects.get(saga_id=saga, state="pending", **which)
+        answer(person or self.olivia, asked.pk, args_digest=asked.args_digest, reason="Looked at.")
+
+    def committed(self, saga: UUID, *step_ids: str) -> None:
+        def are() -> bool:
+            found = Step.objects.filter(saga_id=saga, step_id__in=step_ids, state="committed")
+            return found.count() == len(step_ids)
+
+        work(are)
+
+
+def completed(play: Play) -> None:
+    saga = play.open("completed", customer("one"), customer("two", "bob@example.com"))
+    play.committed(saga, "one", "two")
+    play.shop.propose(saga, "one", "crm.customer", args={"email": "ada@example.com"})
+    closing.complete(saga, bearer=play.shop.bearer)
+
+
+def approved(play: Play) -> None:
+    saga = play.held("approved")
+    play.decide(saga, deciding.approve)
+    play.committed(saga, "refund")
+    closing.complete(saga, bearer=play.shop.bearer)
+
+
+def approved_by_two(play: Play) -> None:
+    saga = play.held("approved-by-two")
+    step = Step.objects.get(saga_id=saga)
+    Case(play.shop.bearer, saga, step.pk).ask_again(seconds=86_400, needs={"approvers": 2})
+    for person in (play.olivia, play.omar):
+        play.decide(saga, deciding.approve, person)
+    play.committed(saga, "refund")
+
+
+def taken_back(play: Play) -> None:
+    """A yes, and a no before anything ran."""
+    saga = play.held("taken-back")
+    play.decide(saga, deciding.approve)
+    asked = Approval.objects.get(saga_id=saga)
+    deciding.reject(play.omar, asked.pk, args_digest=asked.args_digest, reason="Not this one.")
+    work_saga(saga, "compensated")
+
+
+def compensated(play: Play) -> None:
+    saga = play.open("compensated", customer("one", "carl@example.com"), broken("two"))
+    work_saga(saga, "compensated")
+
+
+def aborted(play: Play) -> None:
+    saga = play.open("aborted", customer("one", "dora@example.com"))
+    play.committed(saga, "one")
+    play.shop.propose(saga, "note", "notes.send", args={"email": "dora@example.com"})
+    play.committed(saga, "note")
+    play.shop.propose(saga, "refund", "payments.refund", args={"charge": "ch_1", "amount": 1})
+    play.shop.propose(saga, "later", "crm.customer", args={"email": "later@example.com"})
+    closing.abort(saga, "the customer changed their mind", bearer=play.shop.bearer)
+    work_saga(saga, "compensated")
+
+
+def with_residue(play: Play) -> None:
+    saga = stuck(play, "residue")
+    step = Step.objects.get(saga_id=saga, state="stuck")
+    operating.retry(step.pk, reason="perhaps now", actor=play.olivia.actor)
+    work(lambda: Step.objects.filter(pk=step.pk, state="stuck").exists())
+    operating.resolve(step.pk, "end_saga", reason="It stays.", actor=play.olivia.actor)
+    work_saga(saga, "compensated")
+    acknowledge_residue(saga, reason="Paid by hand.", actor=play.olivia.actor)
+
+
+def stuck(play: Play, task: str = "stuck") -> UUID:
+    """A dead letter: the target refuses the undo."""
+    saga = play.open(task, Proposal("sticky", "crm.sticky", {"email": f"{task}@example.com"}))
+    play.committed(saga, "sticky")
+    closing.abort(saga, "it must be undone", bearer=play.shop.bearer)
+    work_saga(saga, "stuck")
+    return saga
+
+
+def rejected(play: Play) -> None:
+    saga = play.held("rejected")
+    play.decide(saga, deciding.reject)
+    work_saga(saga, "compensated")
+
+
+def expired(play: Play) -> None:
+    saga = play.held("expired")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE approvals_approval DISABLE TRIGGER approvals_approval_frozen")
+        cursor.execute(
+            "UPDATE approvals_approval SET expires_at = clock_timestamp() WHERE saga_id = %s",
+            [saga],
+        )
+        cursor.execute("ALTER TABLE approvals_approval ENABLE TRIGGER approvals_approval_frozen")
+    late = Approval.objects.get(saga_id=saga)
+    with suppress(SagaError):  # too late, and journaled as that
+        deciding.approve(play.olivia, late.pk, args_digest=late.args_digest, reason="Now?")
+    work_saga(saga, "compensated")
+
+
+def revised(play: Play) -> None:
+    saga = play.held("revised")
+    play.decide(saga, deciding.request_change)
+    args = {"charge": play_charge(saga), "amount": 50}
+    play.shop.propose(saga, "refund", "payments.refund", args=args)
+    play.decide(saga, deciding.approve)
+    play.committed(saga, "refund")
+
+
+def play_charge(saga: UUID) -> str:
+    return str(Step.objects.get(saga_id=saga).args["charge"])
+
+
+def alternative(play: Play) -> None:
+    way = AlternativeProposal("crm.customer", {"email": "instead@example.com"})
+    first = Proposal("instead", "crm.broken", {"id": "cus_of_nobody"}, alternatives=(way,))
+    saga = play.open("alternative", first)
+    play.committed(saga, "instead")
+
+
+def deduplicated(play: Play) -> None:
+    once = Proposal("one", "crm.exclusive", {"email": "once@example.com"})
+    first = play.open("first-of-an-effect", once)
+    second = play.open("second-of-an-effect")
+    play.shop.propose(second, "again", once.tool, args=once.args)
+    play.committed(first, "one")
+    play.shop.propose(second, "again", once.tool, args=once.args)
+
+
+def repeated(play: Play) -> None:
+    once = {"email": "twice@example.com"}
+    saga = play.open("repeated", Proposal("one", "crm.exclusive", once))
+    play.committed(saga, "one")
+    first = Step.objects.get(saga_id=saga)
+    more = {"args": once, "repeat_of": first.pk, "reason": "a second one"}
+    play.shop.propose(saga, "more", "crm.exclusive", **more)
+
+
+def looked_up(play: Play) -> None:
+    """The answer was cut off after the effect, and the probe found it."""
+    play.shop.wire.cut_next("POST", "/v1/customers")
+    saga = play.open("looked-up", customer("one", "cut@example.com"))
+    play.committed(saga, "one")
+
+
+def sent_again(play: Play) -> None:
+    """A target that dedupes on our key is asked once more, forward and back."""
+    play.shop.wire.cut_next("POST", "/v1/customers")
+    saga = play.open("sent-again", Proposal("one", "notes.again", {"email": "re@example.com"}))
+    play.committed(saga, "one")
+    play.shop.wire.cut_next("DELETE", "/v1/customers")
+    closing.abort(saga, "no longer wanted", bearer=play.shop.bearer)
+    work(lambda: Saga.objects.get(pk=saga).state in ("compensated", "stuck"))
+
+
+def undone_at_last(play: Play) -> None:
+    """The target was busy when it was to undo."""
+    saga = play.open("undone-at-last", customer("one", "busy@example.com"))
+    play.committed(saga, "one")
+    closing.abort(saga, "no longer wanted", bearer=play.shop.bearer)
+    shift, taken = take(saga)
+    record(shift, [Finished(taken, Failed("503: busy", retryable=True))])
+    work_saga(saga, "compensated")
+
+
+def late(play: Play) -> None:
+    """A worker that woke after its lease; what it said is evidence."""
+    saga = play.open("late", Proposal("one", "crm.blind", {"email": "late@example.com"}))
+    shift, taken = take(saga)
+    let_run_out(taken)
+    record(shift, [Finished(taken, taken.tool.run(taken.call))])
+    play.committed(saga, "one")
+
+
+def answered(play: Play) -> None:
+    """Nobody can look, so a person answers."""
+    saga = blind(play, "answered")
+    step = Step.objects.get(saga_id=saga)
+    result = {"id": "cus_by_hand"}
+    operating.resolve(
+        step.pk, "happened", result=result, reason="It is in their list.", actor="person:olivia"
+    )
+    play.committed(saga, "one")
+
+
+def blind(play: Play, task: str = "blind") -> UUID:
+    """In doubt, with no way to look: it waits for a person."""
+    play.shop.wire.cut_next("POST", "/v1/customers")
+    saga = play.open(task, Proposal("one", "crm.blind", {"email": f"{task}@example.com"}))
+    work_saga(saga, "stuck")
+    return saga
+
+
+def archived(play: Play) -> None:
+    """Gone, and gone and back."""
+    for task in ("archived", "back-again"):
+        saga = play.open(task, Proposal("one", "crm.exclusive", {"email": f"{task}@example.com"}))
+        play.committed(saga, "one")
+        closing.complete(saga, bearer=play.shop.bearer)
+        work_saga(saga, "completed")
+    report = archive(Wish(timedelta(0), play.folder))
+    assert report.path is not None
+    (found,) = restore_file(report.path, only=saga)
+    assert not found.why_not
+
+
+# -- in flight, from here on: nobody works any more --------------------------------------------
+
+
+def take(saga: UUID) -> tuple[UUID, Assignment]:
+    """A worker's claim of the saga's step; whatever else was due stays in its hands, unrecorded."""
+    shift = ring_row()
+    (taken,) = [found for found in claim(shift, 16) if found.saga == saga]
+    return shift, taken
+
+
+def let_run_out(taken: Assignment) -> None:
+    Attempt.objects.filter(pk=taken.attempt).update(lease_until="2020-01-01T00:00:00Z")
+    outbox.sweep()
+
+
+def waiting(play: Play) -> None:
+    saga = play.held("waiting")
+    args = {"charge": play.shop.charge(), "amount": 7}
+    play.shop.propose(saga, "too", "payments.refund", args=args)
+    play.decide(saga, deciding.approve, step__step_id="too")
+    play.shop.propose(saga, "after", "crm.customer", args={"email": "after@example.com"})
+
+
+def change_requested(play: Play) -> None:
+    play.decide(play.held("change-requested"), deciding.request_change)
+
+
+def approved_and_not_run(play: Play) -> None:
+    play.decide(play.held("approved-and-not-run"), deciding.approve)
+    hold_still()
+
+
+def frozen(play: Play) -> None:
+    saga = play.open("frozen", customer("one", "frozen@example.com"))
+    other = play.open("thawed", customer("one", "thawed@example.com"))
+    hold_still()
+    freezing.freeze("saga", str(saga), reason="Look first.", actor=play.olivia.actor)
+    stop = freezing.freeze("saga", str(other), reason="Look first.", actor=play.olivia.actor)
+    freezing.lift(stop.pk, actor=play.olivia.actor)
+
+
+def executing(play: Play) -> None:
+    """A worker was killed after it had called, or before: nobody knows."""
+    for task in ("killed-before-the-call", "killed-after-the-call"):
+        saga = play.open(task, customer("one", f"{task}@example.com"))
+        _, taken = take(saga)
+        if "after" in task:
+            taken.tool.run(taken.call)
+
+
+def unknown(play: Play) -> None:
+    saga = play.open("unknown", customer("one", "unknown@example.com"))
+    _, taken = take(saga)
+    let_run_out(taken)
+    hold_still()
+
+
+def asked_again(play: Play) -> None:
+    """A yes was used up by a worker that was killed, and its refund did not happen."""
+    saga = play.held("asked-again")
+    play.decide(saga, deciding.approve)
+    _, taken = take(saga)
+    let_run_out(taken)
+    hold_still(but=saga)
+    work(lambda: Step.objects.filter(saga_id=saga, state="awaiting_approval").exists())
+
+
+def retrying(play: Play) -> None:
+    saga = play.open("retrying", customer("one", "retrying@example.com"))
+    shift, taken = take(saga)
+    record(shift, [Finished(taken, Failed("503: busy", retryable=True))])
+    hold_still()
+
+
+def compensating(play: Play) -> None:
+    """On its way back, its undo under way in the hands of a worker that was killed."""
+    saga = play.open("compensating", customer("one", "back@example.com"))
+    shift, taken = take(saga)
+    record(shift, [Finished(taken, taken.tool.run(taken.call))])
+    closing.abort(saga, "no longer wanted", bearer=play.shop.bearer)
+    take(saga)
+
+
+def queued(play: Play) -> None:
+    play.open("queued", customer("one", "queued@example.com"), customer("two", "next@example.com"))
+
+
+def of_another_worker(play: Play) -> None:
+    """A tool in Python that the reader of this ledger does not have (case C111)."""
+    saga = play.open("elsewhere", Proposal("one", "bench.noop", {"caller": "golden", "number": 1}))
+    hold_still(but=saga)
+    apps = [app for app in settings.INSTALLED_APPS if app != "bench.noop"]
+    with override_settings(INSTALLED_APPS=apps):
+        registry.cache_clear()
+        work(lambda: Step.objects.exclude(held_why="").filter(saga_id=saga).exists())
+    registry.cache_clear()
+
+
+def hold_still(but: UUID | None = None) -> None:
+    """Whatever is due is due later, so that the next scene does not take it."""
+    waiting = OutboxMessage.objects.filter(taken_at__isnull=True).exclude(saga_id=but)
+    waiting.update(due_at=datetime.now(UTC) + timedelta(days=10))
+
+
+def make_due() -> None:
+    """The end of `hold_still`."""
+    OutboxMessage.objects.filter(taken_at__isnull=True).update(due_at=datetime.now(UTC))
+
+
+SETTLED = (
+    archived, completed, approved, approved_by_two, taken_back, sent_again, undone_at_last,
+    compensated, aborted, with_residue, rejected, expired, revised,
+    alternative, deduplicated, repeated, looked_up, late, answered,
+)  # fmt: skip
+IN_FLIGHT = (
+    blind, stuck, waiting, change_requested, approved_and_not_run, frozen, executing, unknown,
+    asked_again, retrying, compensating, queued, of_another_worker,
+)  # fmt: skip
+
+
+def play_all(play: Play, say: Callable[[str], Any]) -> None:
+    """Every scene, the settled first; in the end what is in flight is due."""
+    for scene in (*SETTLED, *IN_FLIGHT):
+        say(scene.__name__)
+        scene(play)
+    make_due()
+    anchor()

@@ -1,0 +1,267 @@
+"""Remove one guard at a time, in a copy of the source, and demand that its test fails.
+
+    python -m tests.guards [--write] [WORD …]
+
+A guard that nobody would miss is no guard. Exit 1 if a test passes without its guard, or does
+not pass with it. `--write` puts the table of guards into docs/recovery.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from saga_console.home import BASE_DIR
+from tests.crash.page import put
+
+# Longer than any of these tests takes on a busy machine; a hang is a failure too.
+PATIENCE_S = 400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """One guard: where it stands, what is left when it is taken away, and the test that fails.
+
+    `test` is a node id of pytest, or begins with `row:` and names crash rows.
+    """
+
+    name: str
+    path: str
+    text: str
+    without: str
+    test: str
+
+    @property
+    def command(self) -> list[str]:
+        if self.test.startswith("row:"):
+            return ["-m", "tests.crash", "--lanes", "1", self.test.removeprefix("row:")]
+        return ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", self.test]
+
+
+GUARDS = [
+    Guard(
+        "Fence: an answer whose token is no longer current changes no state",
+        "ledger/services/recording.py",
+        'if attempt.state != "started" or attempt.token != assignment.token:',
+        "if False:",
+        "tests/test_engine_doubt.py::"
+        "test_a_worker_that_wakes_after_its_lease_changes_nothing_but_leaves_evidence",
+    ),
+    Guard(
+        "Fence: no forward message of before the turn counts",
+        "ledger/services/claiming.py",
+        'if message.kind == "run" and message.saga_fence != saga.fence:\n            return False',
+        "pass",
+        "tests/test_engine_doubt.py::test_an_aborted_step_that_was_only_queued_never_runs",
+    ),
+    Guard(
+        "Intent: one without an outcome is a doubt, and never run again blindly",
+        "ledger/services/sweeping.py",
+        "plan(unit, saga, step, direction, tool=tool, round_no=attempt.round)",
+        'unit.move(step, StepState.QUEUED, "step.queued"); '
+        'unit.send(step, "run", direction, round_no=1)',
+        "row:P12 · SIGKILL at P12 · forward · probed",
+    ),
+    Guard(
+        "Intent: claim and intent are committed before the call",
+        "ledger/shift.py",
+        "        assignments = self._claim(room)\n",
+        "        from django.db import transaction\n"
+        "        with transaction.atomic():\n"
+        "            assignments = self._claim(room)\n"
+        "            for early in assignments:\n"
+        "                early.tool.run(early.call)\n"
+        "            time.sleep(0.1)\n",
+        "row:P11 · SIGKILL, effect there · forward · probed",
+    ),
+    Guard(
+        "Effect: a second step with a claimed effect gets the first one's answer",
+        "ledger/services/proposing.py",
+        "    if not prepared.claim:\n        return True\n    claim",
+        "    if prepared is not None:\n        return True\n    claim",
+        "tests/test_engine_forward.py::"
+        "test_another_saga_that_wants_the_same_effect_gets_the_first_answer",
+    ),
+    Guard(
+        "Effect: a twin without an effect key waits for a person",
+        "ledger/services/proposing.py",
+        'return f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state})."',
+        'return ""',
+        "tests/test_engine_forward.py::test_a_twin_without_an_effect_key_waits_for_a_person",
+    ),
+    Guard(
+        'Settle time: an early "not applied" counts for nothing',
+        "ledger/services/looking.py",
+        "counted = negatives + (left_s <= 0)",
+        "counted, left_s = negatives + 1, 0.0",
+        "row:P17 · effect after the probe · forward · probed",
+    ),
+    Guard(
+        'Double negative: one "not applied" is not enough',
+        "ledger/services/looking.py",
+        "counted = negatives + (left_s <= 0)",
+        "counted = 2",
+        "row:P17 · effect after the probe · pivot · probed",
+    ),
+    Guard(
+        "Approval: a yes is checked again at the claim",
+        "ledger/services/claiming.py",
+        "why = gate().recheck(bound)",
+        'why = ""',
+        "tests/test_approvals_recheck.py::test_an_approver_who_left_the_group_counts_no_more",
+    ),
+    Guard(
+        "Doubt: a step that is sent again to find out is not one that never started",
+        "ledger/services/backward.py",
+        "s.state in STEP_NOT_STARTED and not has_open_doubt(s)",
+        "s.state in STEP_NOT_STARTED",
+        "row:P18 · abort, the call in flight: late · abort · dedupes",
+    ),
+    Guard(
+        "Doubt: a refusal of the second attempt says nothing of the first",
+        "ledger/services/recording.py",
+        "isinstance(outcome, Failed) and has_open_doubt(step)",
+        "False",
+        "row:P11 · reset after it, then refused · forward · dedupes",
+    ),
+    Guard(
+        "Fork: a child leaves its parent's connections alone",
+        "saga_console/apps.py",
+        "        forking.watch()\n",
+        "",
+        "row:P28 · forking workers, horse killed · compensate · probed",
+    ),
+    Guard(
+        "Lease: a worker that was late starts nothing",
+        "ledger/shift.py",
+        "if time.monotonic() > start_by:",
+        "if False:",
+        "row:P16 · SIGSTOP before the call · forward · probed",
+    ),
+    Guard(
+        "Order: strictly the reverse of recorded execution",
+        "ledger/services/backward.py",
+        "key=lambda step: step.executed_seq or 0, reverse=True",
+        "key=lambda step: step.executed_seq or 0",
+        "tests/test_engine_backward.py::"
+        "test_a_failed_step_undoes_the_ones_before_it_in_reverse_order",
+    ),
+    Guard(
+        "Turn: what is in flight is resolved before anything is undone",
+        "ledger/services/backward.py",
+        "    if any(step.state in STEP_IN_DOUBT and not step.residue for step in steps):\n"
+        "        return\n",
+        "",
+        "tests/test_engine_doubt.py::test_an_abort_waits_for_the_step_in_flight_and_then_undoes_it",
+    ),
+    Guard(
+        "COMMIT: one whose answer was lost is read back by its key",
+        "ledger/services/proposing.py",
+        "        if connection.in_atomic_block or not storage.is_lost(error):\n            raise\n",
+        "        raise\n",
+        "tests/test_engine_lost_commit.py::test_a_proposal_whose_commit_was_lost_exists_once",
+    ),
+    Guard(
+        "Locks: Postgres ends a transaction that its client has forgotten",
+        "ledger/pipeline.py",
+        "self._pg.pipeline_sync()",
+        "self._pg.pipeline_sync(); self._pg.send_flush_request()",
+        "row:P16 · SIGSTOP in the writing · forward · probed",
+    ),
+    Guard(
+        "Redis: a relay gives up on one that says nothing",
+        "saga_console/settings.py",
+        '"socket_timeout": 5',
+        '"socket_timeout": None',
+        "row:P7 · Redis stalled for the relay · forward · probed",
+    ),
+]
+
+
+def _copy(folder: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=BASE_DIR,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (BASE_DIR / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(BASE_DIR / name, folder / name)
+
+
+def _passes(folder: Path, guard: Guard) -> tuple[bool, str]:
+    """Whether its test passes there; and what it said."""
+    try:
+        done = subprocess.run(
+            [sys.executable, *guard.command],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, "did not end"
+    said = (done.stdout + done.stderr)[-3000:]
+    # 1: it ran and failed. Anything else is a command that could not be run at all.
+    assert done.returncode in (0, 1), said
+    return done.returncode == 0, said
+
+
+def hold(guard: Guard, *, whole: bool) -> str:
+    """Why this guard is not proven, or ''."""
+    with tempfile.TemporaryDirectory(prefix="saga-guards-") as name:
+        folder = Path(name) / "source"
+        _copy(folder)
+        if whole:
+            passes, said = _passes(folder, guard)
+            if not passes:
+                return f"its test fails although the guard is there:\n{said}"
+        path = folder / guard.path
+        source = path.read_text(encoding="utf-8")
+        if source.count(guard.text) != 1:
+            return f"{guard.path} has it {source.count(guard.text)} times: the list is out of date"
+        path.write_text(source.replace(guard.text, guard.without), encoding="utf-8")
+        passes, _ = _passes(folder, guard)
+        return "its test passes without it" if passes else ""
+
+
+def table() -> str:
+    lines = ["| guard | where | without it, this fails |", "|---|---|---|"]
+    for guard in GUARDS:
+        test = guard.test.removeprefix("row:") if guard.test.startswith("row:") else guard.test
+        kind = "crash row" if guard.test.startswith("row:") else "test"
+        short = test.removeprefix("tests/").replace("::", " ")
+        lines.append(f"| {guard.name} | `{guard.path}` | {kind} `{short}` |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make guards")
+    parser.add_argument("--write", action="store_true", help="the table into docs/recovery.md")
+    parser.add_argument("--whole", action="store_true", help="run each test with its guard first")
+    parser.add_argument("words", nargs="*", help="only guards whose names contain one of these")
+    asked = parser.parse_args()
+    guards = [g for g in GUARDS if not asked.words or any(w in g.name for w in asked.words)]
+    missed = 0
+    for guard in guards:
+        began = time.monotonic()
+        fault = hold(guard, whole=asked.whole)
+        missed += bool(fault)
+        verdict = f"NOT PROVEN: {fault}" if fault else "missed at once"
+        print(f"{guard.name}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
+    if asked.write and not missed:
+        put("guards", table())
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Sent again under the same key, to find out: until that is answered the step is in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+
+from ledger.errors import SagaEnded
+from ledger.models import Attempt, Saga, Step
+from ledger.outcomes import Done, Failed, Unknown
+from ledger.services import closing
+from ledger.tools.installed import registry
+from tests.stage import Stage
+
+TOOLS = """
+[tools."orders.book"]
+version = "1"
+tier = "compensatable"
+blast_radius = "low"
+downstream_idempotent = true
+retries = 3
+[tools."orders.book".args]
+type = "object"
+[tools."orders.book".execute]
+method = "POST"
+url = "https://orders.example/book"
+[tools."orders.book".compensate]
+method = "POST"
+url = "https://orders.example/cancel"
+
+[tools."orders.pay"]
+version = "1"
+tier = "pivot"
+blast_radius = "low"
+downstream_idempotent = true
+[tools."orders.pay".args]
+type = "object"
+[tools."orders.pay".execute]
+method = "POST"
+url = "https://orders.example/pay"
+"""
+CUT = Unknown("the connection was cut before an answer came")
+
+
+@pytest.fixture(name="stage")
+def a_stage(db: None, settings: Any, tmp_path: Path) -> Iterator[Stage]:
+    tools = tmp_path / "tools.toml"
+    tools.write_text(TOOLS, encoding="utf-8")
+    settings.SAGA_TOOLS = str(tools)
+    registry.cache_clear()
+    yield Stage()
+    registry.cache_clear()
+
+
+def in_doubt(stage: Stage, tool: str = "orders.book") -> tuple[UUID, UUID]:
+    """A step whose first attempt was cut off, and which waits to be sent again."""
+    saga = stage.saga()
+    step = stage.propose(saga, "book", tool, {})
+    stage.answer(stage.claim(), CUT)
+    assert Step.objects.get(pk=step).state == "queued"
+    return saga, step
+
+
+def answer(stage: Stage, outcome: Any) -> None:
+    """What is due later is due now, and is answered so."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE ledger_outboxmessage SET due_at = clock_timestamp()")
+    assignments = stage.claim()
+    assert len(assignments) == 1
+    stage.answer(assignments, outcome)
+
+
+def test_an_abort_resolves_it_first_and_then_undoes_it(stage: Stage) -> None:
+    saga, step = in_doubt(stage)
+    closing.abort(saga, "stop", bearer=stage.agent)
+    assert Step.objects.get(pk=step).state == "queued"
+    answer(stage, Done({"id": "b1"}))
+    assert Step.objects.get(pk=step).state == "compensating"
+    answer(stage, Done({"id": "c1"}))
+    assert Step.objects.get(pk=step).state == "compensated"
+    assert Saga.objects.get(pk=saga).state == "compensated"
+
+
+def test_a_pivot_that_is_sent_again_cannot_be_aborted(stage: Stage) -> None:
+    saga, _ = in_doubt(stage, "orders.pay")
+    with pytest.raises(SagaEnded, match="may have"):
+        closing.abort(saga, "stop", bearer=stage.agent)
+
+
+def test_a_refusal_says_nothing_of_the_attempt_before(stage: Stage) -> None:
+    saga, step = in_doubt(stage)
+    answer(stage, Failed("401: the key was changed"))
+    assert Step.objects.get(pk=step).state == "queued"
+    answer(stage, Done({"id": "b1"}))
+    assert Step.objects.get(pk=step).state == "committed"
+    assert Attempt.objects.filter(step=step, state="failed").count() == 0
+    assert Saga.objects.get(pk=saga).state == "running"
+
+
+def test_refused_to_the_end_it_waits_for_a_person(stage: Stage) -> None:
+    saga, step = in_doubt(stage)
+    for _ in range(3):
+        answer(stage, Failed("401: the key was changed"))
+    assert (Step.objects.get(pk=step).state, Saga.objects.get(pk=saga).state) == (
+        "unknown",
+        "stuck",
+    )
+
+
+def test_an_undo_that_is_refused_when_sent_again_is_still_in_doubt(stage: Stage) -> None:
+    saga = stage.saga()
+    step = stage.propose(saga, "book", "orders.book", {})
+    stage.answer(stage.claim(), Done({"id": "b1"}))
+    closing.abort(saga, "stop", bearer=stage.agent)
+    stage.answer(stage.claim(), CUT)
+    answer(stage, Failed("404: no such order"))
+    assert Step.objects.get(pk=step).state == "compensating"
+    answer(stage, Done({"id": "c1"}))
+    assert Step.objects.get(pk=step).state == "compensated"
