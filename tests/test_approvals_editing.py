@@ -143,9 +143,9 @@ def test_edits_and_yeses_at_once_have_one_winner(ana: Bearer, ben: Bearer) -> No
     ]
     found = in_threads(works)
     won = [one for one in found if isinstance(one, Decided)]
-    later_no = [one for one in found if isinstance(one, Decided) and not one.replayed]
     # A no after a plain yes beats it, so two may be told that they were heard.
-    assert 1 <= len(won) <= 2 and won == later_no
+    assert 1 <= len(won) <= 2
+    assert not any(one.replayed for one in won)
     kinds = case.kinds()
     assert kinds.count("approval.approved") + kinds.count("approval.rejected") == len(won)
     lost = [one for one in found if not isinstance(one, Decided)]
@@ -218,7 +218,7 @@ def test_the_agent_that_asks_for_the_original_is_told_that_it_was_edited(
     assert len(claim()) == 1
     original = Proposal(step_id, "money.refund", {"id": "p1", "amount": 100})
     for _ in range(2):
-        with pytest.raises(errors.AlreadyDecided, match="Already decided: edited. ana") as told:
+        with pytest.raises(errors.AlreadyDecided, match="decided: edited") as told:
             propose(case.saga, original, bearer=case.agent)
         assert told.value.extra["step"] == str(case.step)
         assert told.value.extra["differing_paths"] == ["/amount"]

@@ -22,7 +22,7 @@ from ledger.services import gating, gating_edits
 _NOTED = """
 SELECT 1 FROM ledger_entry WHERE saga_id = %s AND step_id = %s AND kind = 'approval.late'
     AND actor = %s AND payload::jsonb @> jsonb_build_object(
-        'approval', %s::text, 'answer', %s::text, 'state', %s::text, 'edited', %s::boolean)
+        'approval', %s::text, 'answer', %s::text, 'was', %s::text, 'edited', %s::boolean)
 LIMIT 1
 """
 
@@ -79,7 +79,7 @@ def _note(click: Click, request: Approval, state: ApprovalState, **more: Any) ->
             "answer": click.answer.value,
             "edited": edited,
             "args_digest": click.args_digest,
-            "state": state.value,
+            "was": state.value,
             **more,
         },
     )

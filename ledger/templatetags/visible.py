@@ -29,6 +29,11 @@ _BREAKS = {"\n": "⏎", "\t": "⇥"}
 _CONTROLS = {"\x00": "NULL", "\x07": "BELL", "\x08": "BACKSPACE", "\x1b": "ESCAPE"}
 
 
+def is_plain(text: str) -> bool:
+    """Whether people see all of a text as it is: line breaks and tabs are no surprise."""
+    return _ODD.search(text.replace("\n", "").replace("\t", "")) is None
+
+
 def name_of(character: str) -> str:
     """The code point with its Unicode name, as a person would look it up."""
     fallback = _CONTROLS.get(character, "CONTROL CHARACTER")

@@ -83,6 +83,22 @@ window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
+// What was changed in a form of arguments shows before it is sent; a kind is taken up at once.
+document.addEventListener("input", (event) => {
+  const part = event.target.closest("[data-part]");
+  if (!part) return;
+  const fields = [...part.querySelectorAll("textarea, input[type=text], select")];
+  const differs = fields.some((field) =>
+    field.matches("select")
+      ? [...field.options].some((option) => option.selected !== option.defaultSelected)
+      : field.value !== field.defaultValue,
+  );
+  part.classList.toggle("changed", differs || part.hasAttribute("data-changed"));
+  if (event.target.matches("select.edit-kind")) {
+    event.target.form.querySelector("button[value=refresh]")?.click();
+  }
+});
+
 // A poll never takes away what a person is reading or typing.
 let opened = [];
 document.addEventListener("htmx:beforeRequest", (event) => {
