@@ -14,8 +14,8 @@ from approvals.services import deciding, reopening
 from approvals.services.clicks import Decided
 from ledger import errors
 from ledger.bearer import Bearer
-from ledger.models import Entry, Freeze, Step
-from ledger.services import closing
+from ledger.models import Entry, Step
+from ledger.services import closing, freezing
 from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
@@ -151,12 +151,10 @@ def test_what_is_frozen_waits_under_its_yes(ana: Bearer) -> None:
     """A freeze stops the claim and voids no yes: it is lifted, and exactly that runs."""
     case = waiting_case()
     approve(ana, case)
-    freeze = Freeze.objects.create(
-        scope="tool", value="money.refund", reason="looking into it", by="person:ana"
-    )
+    frozen = freezing.freeze("tool", "money.refund", reason="look into it", actor="person:ana")
     assert claim() == []
     assert (case.request.state, case.row.state) == ("approved", StepState.QUEUED)
-    Freeze.objects.filter(pk=freeze.pk).delete()
+    freezing.lift(frozen.pk, actor="person:ana")
     assert len(claim()) == 1
 
 

@@ -118,7 +118,10 @@ def _approve(request: HttpRequest, row: RequestRow) -> HttpResponse:
         row = detail.row_of(request, row.id)
         if not can_edit(row):
             return detail.page(request, row, refusal=error)
-        found = editing.review(bearer_of(request), row.approval, args)
+        try:
+            found = editing.review(bearer_of(request), row.approval, args)
+        except SagaError:
+            return _form(request, row, args, {}, as_json=False, refusal=error)
         return _reviewed(request, row, found, error)
     except SagaError as error:
         return detail.page(request, detail.row_of(request, row.id), refusal=error)
