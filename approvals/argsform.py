@@ -104,7 +104,8 @@ class _Writer:
     ) -> None:
         inside: Mapping[str, Any] = value if isinstance(value, dict) else {}
         old: Mapping[str, Any] = before if isinstance(before, dict) else {}
-        part.names = list(dict.fromkeys([*facet.properties, *inside]))
+        # In the order in which the request shows them: that of the canonical text.
+        part.names = sorted({*facet.properties, *inside})
         for name in part.names:
             self.write(
                 inside.get(name, ABSENT),

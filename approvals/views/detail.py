@@ -130,7 +130,7 @@ def page(
         "can_edit": row.is_open and row.can_decide and forward,
         "variants": queries_rejections.rejected_variants([row.id]).get(row.id, 0),
         "edited": before,
-        "changes": differences.between(before.args, row.args) if before else [],
+        "changes": differences.changed(before.args, row.args) if before else [],
         "reopened": queries_rejections.reopened(row.approval),
         "can_reopen": rejected and forward and rights.can_decide(row.person, row.approval)[0],
         "typed": _typed(request) if refusal else {},

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.safestring import SafeString
-
 from ledger.templatetags.values import ValueRow, value_rows
 
 
@@ -17,12 +15,20 @@ class Line:
 
     path: str
     indent: int
-    before: SafeString | None
-    after: SafeString | None
+    before: ValueRow | None
+    after: ValueRow | None
 
     @property
     def is_changed(self) -> bool:
-        return self.before != self.after
+        if self.before is None or self.after is None:
+            return True
+        return (self.before.kind, self.before.text) != (self.after.kind, self.after.text)
+
+    @property
+    def is_other_kind(self) -> bool:
+        """Whether the kind must be said, because "1" and 1 look the same."""
+        both = self.before is not None and self.after is not None
+        return both and self.before.kind != self.after.kind  # type: ignore[union-attr]
 
 
 def between(before: Any, after: Any) -> list[Line]:
@@ -30,14 +36,14 @@ def between(before: Any, after: Any) -> list[Line]:
     old = {row.path: row for row in value_rows(before)}
     new = {row.path: row for row in value_rows(after)}
     return [
-        Line(path, (new.get(path) or old[path]).indent, _said(old, path), _said(new, path))
+        Line(path, (new.get(path) or old[path]).indent, old.get(path), new.get(path))
         for path in _order(list(old), list(new))
     ]
 
 
-def _said(rows: dict[str, ValueRow], path: str) -> SafeString | None:
-    row = rows.get(path)
-    return None if row is None else row.text + SafeString(f' <span class="kind">{row.kind}</span>')
+def changed(before: Any, after: Any) -> list[Line]:
+    """The parts that differ."""
+    return [line for line in between(before, after) if line.is_changed]
 
 
 def _order(old: list[str], new: list[str]) -> Iterator[str]:

@@ -85,7 +85,7 @@ def _reviewed(
     others = sum(need["count"] for need in found.needs) - 1
     context = _shared(row) | {
         "found": found,
-        "lines": differences.between(row.args, json.loads(found.args_text)),
+        "lines": differences.changed(row.args, json.loads(found.args_text)),
         "others": others,
         "groups": ", ".join(need["group"] for need in found.needs),
         "folded": folded_paths(json.loads(found.args_text)),
