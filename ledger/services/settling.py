@@ -237,7 +237,7 @@ def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
         step.error = {"code": "failed", "detail": error}
         unit.move(step, StepState.STUCK, "step.stuck", error=error)
         unit.free(step)
-        _stick(unit, saga, step, error)
+        hold_for_operator(unit, saga, step, f"Its tries are used up: {error}")
     else:
         fail(unit, saga, step, error)
 
@@ -282,7 +282,7 @@ def _apply_backward(
             unit.free(step)
             step.error = {"code": "undo_failed", "detail": error}
             unit.move(step, StepState.STUCK, "step.stuck", direction=direction, error=error)
-            _stick(unit, saga, step, error)
+            hold_for_operator(unit, saga, step, f"Its tries are used up: {error}")
 
 
 def undone(
@@ -296,7 +296,3 @@ def undone(
     unit.move(step, state, f"step.{state.value}", result=result, how=how)
     unit.free(step)
     go_on(unit, saga, step)
-
-
-def _stick(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
-    hold_for_operator(unit, saga, step, f"Its tries are used up: {why}")
