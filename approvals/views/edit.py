@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from approvals import queries_rejections
 from approvals.argsform import form
 from approvals.argsread import read
 from approvals.argsvalues import add_to, remove_from
@@ -167,7 +168,10 @@ def _form(
 
 
 def _shared(row: RequestRow) -> dict[str, Any]:
+    # After an edit of somebody else it is no longer the agent's version that is asked about.
+    was_edited = queries_rejections.edited(row.approval) is not None
     return {
+        "old": "Asked about now" if was_edited else "The agent proposed",
         "row": row,
         "step": row.step,
         "edit_url": reverse("approvals:edit", args=[row.id]),
