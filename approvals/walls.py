@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION approvals_approval_transition() RETURNS trigger
 LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state <> '{ApprovalState.PENDING}' AND NOT ledger_is_returning(NEW.saga_id) THEN
+        IF NEW.state <> '{ApprovalState.PENDING}' THEN
             RAISE EXCEPTION 'a request cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF (OLD.state, NEW.state) NOT IN (
@@ -75,15 +75,7 @@ CREATE OR REPLACE TRIGGER approvals_approval_frozen BEFORE UPDATE ON approvals_a
 
 KEPT = f"""
 CREATE OR REPLACE FUNCTION approvals_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
-DECLARE gone jsonb;
 BEGIN
-    IF TG_OP = 'DELETE' THEN
-        gone := to_jsonb(OLD);
-        IF ledger_is_leaving(coalesce((gone ->> 'saga_id')::uuid, (SELECT saga_id
-            FROM approvals_approval WHERE id = (gone ->> 'approval_id')::uuid))) THEN
-            RETURN OLD;
-        END IF;
-    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
@@ -145,8 +137,7 @@ BEGIN
         CASE WHEN NEW.alternative = 0 THEN s.args_text
             ELSE s.alternatives -> (NEW.alternative - 1) ->> 'args_text' END
         INTO held, runs FROM ledger_step s WHERE s.id = NEW.step_id;
-    IF held IS NOT TRUE OR NEW.state <> 'started' AND ledger_is_returning(
-        (SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)) THEN
+    IF held IS NOT TRUE THEN
         RETURN NEW;
     END IF;
     UPDATE approvals_approval SET used_at = coalesce(used_at, clock_timestamp())
@@ -215,10 +206,11 @@ CREATE OR REPLACE TRIGGER approvals_nothing_open BEFORE INSERT ON ledger_tombsto
     FOR EACH ROW EXECUTE FUNCTION approvals_nothing_open();
 """
 
-REQUESTS = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
-# On tables that came later than the rest: their migrations add them.
+INSTALL = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
+# On a table that came later than the rest: the migration of the doors adds it.
 DOOR = NOTHING_OPEN
-INSTALL = REQUESTS + DOOR + GIVEN_BACK
+# So do reservations.
+LIMITS = GIVEN_BACK
 FUNCTIONS = (
     "approvals_approval_transition",
     "approvals_approval_frozen",
@@ -232,7 +224,4 @@ FUNCTIONS = (
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
-REMOVE_LIMITS = "\n".join(
-    f"DROP FUNCTION IF EXISTS {name}() CASCADE;"
-    for name in ("approvals_limit_given_back", "approvals_reservation_kept")
-)
+REMOVE_LIMITS = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS[-2:])

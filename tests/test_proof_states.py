@@ -33,7 +33,7 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
     "ledger": walls.INSTALL + doors.INSTALL,
-    "approvals": approvals_walls.INSTALL,
+    "approvals": approvals_walls.INSTALL + approvals_walls.DOOR + approvals_walls.LIMITS,
 }
 INSTALLED = {
     "ledger": (
@@ -42,7 +42,7 @@ INSTALLED = {
     ),
     "approvals": (
         "0004_policy_terms_and_limits",
-        "ec52dc93bdadae6d47c55a95ff04de83f61480b6e2ef5d1a3524f3ec68d32de3",
+        "f5b1f273c3a3e10230c1adcebcac48cfb3c92c6f3e9e009bca5e4a0196042f82",
     ),
 }
 

@@ -8,4 +8,4 @@ from approvals import walls
 class Migration(migrations.Migration):
     dependencies = [("approvals", "0001_requests_and_decisions"), ("ledger", "0002_walls")]
 
-    operations = [migrations.RunSQL(walls.REQUESTS, walls.REMOVE)]
+    operations = [migrations.RunSQL(walls.INSTALL, walls.REMOVE)]

@@ -8,4 +8,4 @@ from approvals import walls
 class Migration(migrations.Migration):
     dependencies = [("approvals", "0002_walls"), ("ledger", "0007_tombstones")]
 
-    operations = [migrations.RunSQL(walls.REQUESTS + walls.DOOR, migrations.RunSQL.noop)]
+    operations = [migrations.RunSQL(walls.INSTALL + walls.DOOR, migrations.RunSQL.noop)]

@@ -1,7 +1,6 @@
 """The terms that a policy file may set, and what runs take of its limits."""
 
 import datetime
-import django.db.models.deletion
 import ledger.models.fields
 from django.db import migrations, models
 
@@ -21,6 +20,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=ledger.models.fields.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('limit_name', models.CharField(max_length=120)),
                 ('share', models.CharField(blank=True, default='', max_length=200)),
+                ('step_id', models.UUIDField()),
                 ('idempotency_key', models.CharField(max_length=90)),
                 ('amount', models.DecimalField(decimal_places=10, max_digits=30)),
                 ('reserved_at', models.DateTimeField(db_default=ledger.models.fields.ClockTimestamp())),
@@ -79,11 +79,6 @@ class Migration(migrations.Migration):
             model_name='approval',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'approved'), _negated=True), models.Q(('decided_at__isnull', False), ('runs_from__gte', models.F('decided_at')), ('yes_until__isnull', False)), _connector='OR'), name='approvals_yes_ends'),
         ),
-        migrations.AddField(
-            model_name='reservation',
-            name='step',
-            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='ledger.step'),
-        ),
         migrations.AddIndex(
             model_name='reservation',
             index=models.Index(condition=models.Q(('returned_at__isnull', True)), fields=['limit_name', 'share', 'reserved_at'], include=('amount',), name='approvals_window'),
@@ -100,5 +95,5 @@ class Migration(migrations.Migration):
             model_name='reservation',
             constraint=models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='approvals_reservation_takes_something'),
         ),
-        migrations.RunSQL(walls.INSTALL, walls.REMOVE_LIMITS),
+        migrations.RunSQL(walls.INSTALL + walls.LIMITS, walls.REMOVE_LIMITS),
     ]

@@ -17,15 +17,8 @@ class Reservation(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     limit_name = models.CharField(max_length=120)
     share = models.CharField(max_length=200, default="", blank=True)
-    # Found by its key; nothing asks for those of a step. It stays when the step leaves for an
-    # export: a limit of a year does not forget what an archived saga took.
-    step = models.ForeignKey(
-        "ledger.Step",
-        on_delete=models.DO_NOTHING,
-        related_name="+",
-        db_index=False,
-        db_constraint=False,
-    )
+    # No reference: a limit still counts what left with an archived saga.
+    step_id = models.UUIDField()
     idempotency_key = models.CharField(max_length=90)
     amount = models.DecimalField(max_digits=30, decimal_places=10)
     reserved_at = models.DateTimeField(db_default=ClockTimestamp())

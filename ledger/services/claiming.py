@@ -31,6 +31,8 @@ from ledger.states import SAGA_ENDED, Direction, StepState
 from ledger.tools.contract import Call, Tool
 from ledger.walls_sql import SPENT
 
+__all__ = ["Assignment", "claim"]
+
 # A parked message is looked at again after this long: another worker may have the tool.
 PARKED_AGAIN_S = 5.0
 
@@ -124,8 +126,7 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
             storage.execute(sql.VOID, [message.message])
             ask_under(unit, saga, step, today)
             return False
-    bound = held(saga, step, direction)
-    why = gate().recheck(bound)
+    why = gate().recheck(held(saga, step, direction))
     if not why:
         return True
     if isinstance(why, NotYet):

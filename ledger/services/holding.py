@@ -10,6 +10,7 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
 from ledger.services.asking import ask, denial, judge
 from ledger.services.assignments import Assignment
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
@@ -29,7 +30,10 @@ def within_limits(unit: Unit, ready: Sequence[Assignment]) -> list[Assignment]:
             idempotency_key=found.call.idempotency_key,
         )
         for found in ready
-        if found.attempt and found.direction == Direction.FORWARD
+        if found.attempt
+        and found.direction == Direction.FORWARD
+        # Sent again to find out: it has taken its part, and nobody may end it as if it had not.
+        and not has_open_doubt(unit.steps[found.step])
     ]
     stopped = gate().reserve(leaving)
     if stopped:

@@ -183,7 +183,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     step.alternative += 1
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
-    if denied := _denied(step):
+    if denied := _denied(saga, step):
         more = step.alternative < len(step.alternatives)
         (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denied}")
         return
@@ -201,18 +201,15 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         return
     why = f"The choice before it failed: {error}"
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
-    if verdict.kind == "deny":
-        more = step.alternative < len(step.alternatives)
-        (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denial(verdict)}")
-        return
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
 
 
-def _denied(step: StepRow) -> str:
+def _denied(saga: SagaRow, step: StepRow) -> str:
     """Why the alternative must not be tried, or ''. Its effect is claimed on the way."""
     variant = step.variant
-    if variant.verdict == "deny":
+    judged = judge(saga, step, Direction.FORWARD).kind if variant.verdict == "ask" else ""
+    if "deny" in {variant.verdict, judged}:
         return f"the policy denies the alternative {variant.tool}"
     if not variant.effect_key:
         named = {"saga": step.saga_id, "step_id": step.step_id}
@@ -237,7 +234,7 @@ def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
         step.error = {"code": "failed", "detail": error}
         unit.move(step, StepState.STUCK, "step.stuck", error=error)
         unit.free(step)
-        hold_for_operator(unit, saga, step, f"Its tries are used up: {error}")
+        _stick(unit, saga, step, error)
     else:
         fail(unit, saga, step, error)
 
@@ -282,7 +279,7 @@ def _apply_backward(
             unit.free(step)
             step.error = {"code": "undo_failed", "detail": error}
             unit.move(step, StepState.STUCK, "step.stuck", direction=direction, error=error)
-            hold_for_operator(unit, saga, step, f"Its tries are used up: {error}")
+            _stick(unit, saga, step, error)
 
 
 def undone(
@@ -296,3 +293,7 @@ def undone(
     unit.move(step, state, f"step.{state.value}", result=result, how=how)
     unit.free(step)
     go_on(unit, saga, step)
+
+
+def _stick(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
+    hold_for_operator(unit, saga, step, f"Its tries are used up: {why}")
