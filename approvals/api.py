@@ -9,10 +9,11 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router
 
-from approvals import queries, queries_policy
+from approvals import queries, queries_policy, queries_rejections
 from approvals.models import Approval
 from approvals.rights import Person, who
-from approvals.services import bulk, deciding
+from approvals.services import bulk, deciding, reopening
+from approvals.services.clicks import Decided
 from approvals.states import Answer, ApprovalState
 from approvals.surface import Surface, address_of
 from approvals.wire import (
@@ -20,6 +21,7 @@ from approvals.wire import (
     ApprovalPage,
     BulkDocument,
     DecidedDocument,
+    NewApproval,
     NewDecision,
     NewDecisions,
 )
@@ -35,13 +37,14 @@ from ledger.queries.paging import DEFAULT_LIMIT, page, uuid_cursor
 router = Router(tags=["approvals"])
 
 StateWish = ApprovalState | Literal[""]
-Decide = Callable[..., deciding.Decided]
+Decide = Callable[..., Decided]
+NO_OBJECT = {"pointer": "/args", "detail": "must be an object"}
 _REPLAYED = {"Idempotent-Replayed": "true"}
 
 
-def _takes_decision() -> dict[str, Any]:
+def _takes_decision(body: type[NewDecision] = NewDecision) -> dict[str, Any]:
     described = takes(None, problems=(403, 404, 409, 410, 422))
-    schema = {"schema": NewDecision.model_json_schema()}
+    schema = {"schema": body.model_json_schema()}
     described["requestBody"] = {"required": True, "content": {"application/json": schema}}
     return described
 
@@ -109,18 +112,36 @@ def get_approval(request: HttpRequest, approval: str) -> HttpResponse:
     _, person = _person(request)
     found = _find(access.owned(approval, "approval"))
     document = queries.in_full(found, person, request.build_absolute_uri)
-    return replies.reply(document | queries_policy.told(found))
+    told = queries_policy.told(found) | queries_rejections.told(found)
+    return replies.reply(document | told)
 
 
 @router.post(
     "/approvals/{approval}/approve",
     response=DecidedDocument,
     summary="Say yes to exactly this",
-    openapi_extra=_takes_decision(),
+    openapi_extra=_takes_decision(NewApproval),
 )
 def approve(request: HttpRequest, approval: str) -> HttpResponse:
-    """The digest is what you saw; if something else would run now, nothing is approved."""
-    return _decide(request, approval, deciding.approve)
+    """The digest is what you saw; if something else would run now, nothing is approved.
+
+    With `args`, edited arguments: they supersede the request by a new one under a new digest,
+    which has your yes and is what is answered. Others who are needed must agree to that one.
+    """
+    bearer, person = _person(request)
+    approval_id = access.owned(approval, "approval")
+    sent = read(request, NewApproval)
+    if sent.args is None and "args" in sent.model_fields_set:
+        raise InvalidArgs("args must be a JSON object, and this is null.", errors=[NO_OBJECT])
+    decided = deciding.approve(
+        bearer,
+        approval_id,
+        args_digest=sent.args_digest,
+        reason=sent.reason,
+        args=sent.args,
+        via=_surface(request),
+    )
+    return _answer(request, decided, person)
 
 
 @router.post(
@@ -145,24 +166,39 @@ def request_change(request: HttpRequest, approval: str) -> HttpResponse:
     return _decide(request, approval, deciding.request_change)
 
 
+@router.post(
+    "/approvals/{approval}/reopen",
+    response=DecidedDocument,
+    summary="Let it be asked for again",
+    openapi_extra=_takes_decision(),
+)
+def reopen(request: HttpRequest, approval: str) -> HttpResponse:
+    """After a no: the agent may propose exactly this again, and people are asked again."""
+    return _decide(request, approval, reopening.reopen)
+
+
 def _decide(request: HttpRequest, approval: str, decide: Decide) -> HttpResponse:
     bearer, person = _person(request)
     approval_id = access.owned(approval, "approval")
     sent = read(request, NewDecision)
-    if "args" in sent.model_fields_set:
-        raise InvalidArgs(
-            "Edited arguments are not taken yet. Use request-change and say what to change: the "
-            "agent's next version is then put to you under its own digest.",
-            errors=[{"pointer": "/args", "detail": "not taken"}],
-        )
     decided = decide(
         bearer,
         approval_id,
         args_digest=sent.args_digest,
         reason=sent.reason,
-        via=Surface("api", address_of(request.META)),
+        via=_surface(request),
     )
-    document = _document(request, _find(approval_id), person) | {"replayed": decided.replayed}
+    return _answer(request, decided, person)
+
+
+def _surface(request: HttpRequest) -> Surface:
+    return Surface("api", address_of(request.META))
+
+
+def _answer(request: HttpRequest, decided: Decided, person: Person) -> HttpResponse:
+    """The request that the answer counts for: after an edit, the new one."""
+    found = _find(decided.request)
+    document = _document(request, found, person) | {"replayed": decided.replayed}
     return replies.reply(document, 200, _REPLAYED if decided.replayed else None)
 
 

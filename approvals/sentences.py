@@ -82,6 +82,17 @@ def cancelled(at: datetime, now: datetime, why: str) -> str:
     return f"The request was withdrawn {span(now - at)} ago{because}. Nothing was run."
 
 
+def too_late_for_withdrawn(at: datetime, now: datetime, why: str) -> str:
+    return f"{cancelled(at, now, why)} Your answer was noted as late; it does not count."
+
+
+def unused(runs_from: datetime | None, now: datetime) -> str:
+    """What a yes has led to so far, when nothing has started under it."""
+    if runs_from is not None and runs_from > now:
+        return f"It starts in {span(runs_from - now)} at the earliest; until then a no beats it."
+    return "It has not started yet; until it does, a no beats it."
+
+
 def stale() -> str:
     return (
         "The digest that you sent is not that of what would run now. Read the request again and "
@@ -91,10 +102,6 @@ def stale() -> str:
 
 def used(at: datetime, now: datetime) -> str:
     return f"The yes was used {span(now - at)} ago: the step has been started under it."
-
-
-def withdrawn() -> str:
-    return "The step no longer waits for an answer, so the request was withdrawn."
 
 
 def right_used(name: str) -> str:

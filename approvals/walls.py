@@ -156,7 +156,7 @@ BEGIN
     UPDATE approvals_approval SET used_at = coalesce(used_at, clock_timestamp())
         WHERE step_id = NEW.step_id AND direction = NEW.direction
         AND state = '{ApprovalState.APPROVED}' AND yes_until > clock_timestamp()
-        AND runs_from <= clock_timestamp()
+        AND coalesce(runs_from, decided_at) <= clock_timestamp()
         AND idempotency_key = NEW.idempotency_key
         AND args_digest = encode(sha256(convert_to(runs, 'UTF8')), 'hex');
     IF NOT FOUND THEN

@@ -33,8 +33,14 @@ class NewDecision(BaseModel):
     reason: str = Field(
         default="", max_length=2000, description="Required for a no and for a change."
     )
+
+
+class NewApproval(NewDecision):
+    """A yes, to what was shown or to an edited version of it."""
+
     args: dict[str, Any] | None = Field(
-        default=None, description="Edited arguments, with approve. Not taken yet: 422."
+        default=None,
+        description="Edited arguments, the whole object: approved instead of what was shown.",
     )
 
 
@@ -147,6 +153,22 @@ class LimitDocument(_Document):
     is_over: bool
 
 
+class ReopenedDocument(_Document):
+    """Who let a rejected action be asked for again."""
+
+    by: str
+    reason: str
+    at: datetime
+
+
+class EditedDocument(_Document):
+    """What the agent proposed, when a person has edited it since."""
+
+    by: str
+    args: dict[str, Any]
+    args_digest: str
+
+
 class ApprovalInFull(ApprovalDocument):
     """The approval, and all else that a person should read before an answer."""
 
@@ -165,6 +187,13 @@ class ApprovalInFull(ApprovalDocument):
         description="Who is missing for it to be answered at all, or null."
     )
     explanation: ExplanationDocument
+    edited: EditedDocument | None = Field(
+        description="Before a person edited it; `args` is what runs."
+    )
+    rejected_variants: int = Field(
+        description="How many other versions of this were rejected in this saga."
+    )
+    reopened: ReopenedDocument | None
     limits: list[LimitDocument] = Field(description="What this run would make of each limit.")
 
 

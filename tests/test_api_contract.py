@@ -42,7 +42,7 @@ CALLS = """
     POST /steps/{}/acknowledge      GET /tools
     GET /approvals                  GET /approvals/{}
     POST /approvals/{}/approve      POST /approvals/{}/reject     POST /approvals/{}/request-change
-    POST /approvals/bulk
+    POST /approvals/{}/reopen         POST /approvals/bulk
     GET /freezes                    POST /freezes                 DELETE /freezes/{}
 """
 PROBLEMS = """invalid-json invalid-args unknown-tool missing-step-id step-in-flight step-mismatch
@@ -105,7 +105,7 @@ BROKEN = {"step_id": "broken", "tool": "crm.broken", "args": {"id": "cus_of_nobo
 
 
 def test_the_calls_are_those_of_the_contract(nobody: Caller) -> None:
-    """Ours are `GET /approvals/{id}` (one request with all that a person should read),
+    """Ours are `GET /approvals/{id}` (one request with all that a person should read), `reopen`,
     `POST /approvals/bulk` (one answer to several), and what an operator may do about a step
     besides `resolve` and `retry`."""
     paths = nobody.get("openapi.json").json()["paths"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from approvals.services import expiring
+from approvals.services import deciding, expiring
 from ledger.bearer import Bearer
 from ledger.services.closing import complete
 from tests.approvalcast import person
@@ -97,3 +98,22 @@ def test_a_policy_that_was_tightened_after_the_yes(shop: Shop, ana: Bearer, chec
         finish(saga, shop)
     assert_passes(saga, shop, check)
     assert executed(saga) == ["refund/forward/1"]
+
+
+@pytest.mark.parametrize("needs", ["", 'need = [{group = "approvers", count = 2}]\n'])
+def test_an_edited_version_is_what_was_shown_answered_and_run(
+    shop: Shop, ana: Bearer, check: Any, needs: str
+) -> None:
+    """Judged from outside: what ran is what the newest request showed, and never the proposal."""
+    with under(ASK + needs):
+        saga = shop.open(refund(shop))
+        request = request_of(saga)
+        args = json.loads(request.args_text) | {"amount": 7}
+        deciding.approve(ana, request.pk, args_digest=request.args_digest, args=args)
+        if needs:
+            answer(person("ben", "approvers"), saga)
+        finish(saga, shop)
+    assert_passes(saga, shop, check)
+    assert executed(saga) == ["refund/forward/2"]
+    (ran,) = (e for e in events(saga) if e["type"] == "action_executed")
+    assert ran["action"]["parameters"]["amount"] == 7

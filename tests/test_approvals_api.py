@@ -145,12 +145,56 @@ def test_a_no_without_a_reason_is_refused(ana: Caller, verb: str) -> None:
     assert case.request.state == "pending"
 
 
-def test_edited_arguments_are_refused_and_say_what_to_do(ana: Caller) -> None:
+def test_edited_arguments_are_approved_under_their_own_digest(ana: Caller) -> None:
     case = waiting_case()
-    refused = ana.answer(case, "approve", args={"amount": 1})
+    shown = case.request
+    edited = ana.answer(case, "approve", args={"id": "p1", "amount": 1})
+    assert edited.status_code == 200
+    told = edited.json()
+    assert told["id"] == str(case.request.pk) != str(shown.pk)
+    assert (told["state"], told["args"]) == ("approved", {"id": "p1", "amount": 1})
+    assert told["args_digest"] != shown.args_digest
+    full = ana.get(f"approvals/{told['id']}").json()
+    ApprovalInFull.model_validate_json(json.dumps(full))
+    assert full["edited"] == {
+        "by": "ana",
+        "args": {"id": "p1", "amount": 100},
+        "args_digest": shown.args_digest,
+    }
+    old = ana.get(f"approvals/{shown.pk}").json()
+    assert (old["state"], old["superseded_by"]) == ("superseded", told["id"])
+    body = {"args_digest": shown.args_digest, "args": {"id": "p1", "amount": 1}}
+    again = ana.post(f"approvals/{shown.pk}/approve", body)
+    assert (again.status_code, again.json()["replayed"]) == (200, True)
+    assert again.json()["id"] == told["id"]
+
+
+@pytest.mark.parametrize("args", [None, [], "{}", 7])
+def test_edited_arguments_are_an_object(ana: Caller, args: Any) -> None:
+    case = waiting_case()
+    refused = ana.answer(case, "approve", args=args)
     assert kind(refused) == (422, "invalid-args")
-    assert "request-change" in refused.json()["detail"]
     assert case.request.state == "pending"
+
+
+@pytest.mark.parametrize("verb", ["reject", "request-change"])
+def test_only_a_yes_takes_arguments(ana: Caller, verb: str) -> None:
+    case = waiting_case()
+    refused = ana.answer(case, verb, reason="less", args={"id": "p1", "amount": 1})
+    assert kind(refused) == (422, "invalid-args")
+    assert case.request.state == "pending"
+
+
+def test_a_no_is_reopened_once_and_by_somebody_who_may(ana: Caller, viewer: Caller) -> None:
+    case = waiting_case()
+    assert kind(ana.answer(case, "reopen", reason="oops")) == (409, "already-decided")
+    ana.answer(case, "reject", reason="wrong customer")
+    assert kind(ana.answer(case, "reopen", reason=" ")) == (422, "invalid-args")
+    assert kind(viewer.answer(case, "reopen", reason="please")) == (403, "forbidden")
+    assert ana.answer(case, "reopen", reason="it was right").json()["replayed"] is False
+    assert ana.answer(case, "reopen", reason="it was right").json()["replayed"] is True
+    told = ana.get(f"approvals/{case.request.pk}").json()["reopened"]
+    assert (told["by"], told["reason"]) == ("ana", "it was right")
 
 
 @pytest.mark.parametrize(

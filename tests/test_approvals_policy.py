@@ -18,6 +18,7 @@ from approvals import queries_policy
 from approvals.gate import Gate
 from approvals.models import Approval, Decision
 from approvals.services import deciding, expiring
+from approvals.services.clicks import Decided
 from ledger import errors, storage
 from ledger.bearer import Bearer
 from ledger.models import Entry, Notice, OutboxMessage
@@ -48,7 +49,7 @@ def ana() -> Bearer:
     return person("ana", "approvers", "finance")
 
 
-def approve(who: Bearer, case: Case, reason: str = "") -> deciding.Decided:
+def approve(who: Bearer, case: Case, reason: str = "") -> Decided:
     return deciding.approve(who, case.request.pk, args_digest=case.digest, reason=reason)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -12,12 +14,14 @@ from django.db import connection
 from approvals.gate import Gate
 from approvals.models import Approval
 from approvals.services import deciding, requesting
+from ledger import keys
 from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Saga
 from ledger.outcomes import Failed
 from ledger.services import recording
 from ledger.states import StepState
+from ledger.tools.installed import registry
 from tests.approvalcast import Case, claim, person, tools, waiting_case
 
 __all__ = ["tools"]
@@ -91,18 +95,96 @@ def test_a_new_yes_to_the_new_request_runs_it(ana: Bearer) -> None:
     assert [found.step for found in claim()] == [case.step]
 
 
-def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
-    case = waiting_case()
-    approve(ana, case)
+def behind_the_ledger(statement: str, params: list[Any]) -> None:
+    """What only the owner of the tables can do, with a trigger asleep."""
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE ledger_step DISABLE TRIGGER ledger_step_frozen")
-        cursor.execute(
-            "UPDATE ledger_step SET args_text = %s WHERE id = %s", ['{"amount":9}', case.step]
-        )
+        cursor.execute(statement, params)
         cursor.execute("ALTER TABLE ledger_step ENABLE TRIGGER ledger_step_frozen")
+
+
+def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
+    """Case A3: what was approved is put back from the log, and asked anew; the old yes is void."""
+    case = waiting_case()
+    approve(ana, case)
+    old = case.request
+    behind_the_ledger(
+        "UPDATE ledger_step SET args_text = %s WHERE id = %s", ['{"amount":9}', case.step]
+    )
+    assert_asked_anew(case, old, "changed behind the ledger")
+    assert json.loads(case.request.args_text) == {"amount": 100, "id": "p1"}
+    assert case.request.args_digest == old.args_digest
+    assert case.row.attempts == 0
+    assert "step.tampered" in case.kinds("step.")
+    approve(ana, case)
+    (ran,) = claim()
+    assert dict(ran.call.args) == {"amount": 100, "id": "p1"}
+
+
+def test_arguments_and_digest_changed_together_never_run(ana: Bearer) -> None:
+    """Cases A1 and A2: whoever changes both is asked about what is there now."""
+    case = waiting_case()
+    approve(ana, case)
+    old = case.request
+    text = '{"amount":9,"id":"p1"}'
+    behind_the_ledger(
+        "UPDATE ledger_step SET args_text = %s, args = %s::jsonb, fingerprint = %s WHERE id = %s",
+        [text, text, keys.fingerprint(text), case.step],
+    )
+    assert_asked_anew(case, old, "the arguments changed")
+    assert case.request.args_text == text
+
+
+def test_arguments_of_which_the_log_knows_nothing_stick(ana: Bearer) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    behind_the_ledger(
+        "UPDATE ledger_step SET args_text = %s, fingerprint = %s WHERE id = %s",
+        ['{"amount":9}', "0" * 64, case.step],
+    )
     assert claim() == []
     assert case.row.state == StepState.STUCK
     assert case.request.used_at is None
+
+
+def bump(settings: Any, old: str, new: str) -> None:
+    """The tools file of a newer release, as a worker that was started anew reads it."""
+    file = Path(settings.SAGA_TOOLS)
+    file.write_text(file.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    registry.cache_clear()
+
+
+def test_a_tool_whose_version_was_bumped_runs_under_no_old_yes(ana: Bearer, settings: Any) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    old = case.request
+    bump(settings, 'version = "1"', 'version = "2"')
+    assert_asked_anew(case, old, "version changed: 1 then, 2 now")
+    assert (old.tool_version, case.request.tool_version) == ("1", "2")
+    approve(ana, case)
+    (ran,) = claim()
+    assert (ran.tool.version, ran.tool.digest) == ("2", case.request.tool_digest)
+
+
+def test_a_tool_that_changed_under_its_version_runs_under_no_old_yes(
+    ana: Bearer, settings: Any
+) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    old = case.request
+    bump(settings, "127.0.0.1:1/do", "127.0.0.1:1/do-more")
+    assert_asked_anew(case, old, "the tool's definition changed")
+
+
+def test_arguments_that_fit_the_new_version_no_more_wait_for_on_call(
+    ana: Bearer, settings: Any
+) -> None:
+    case = waiting_case()
+    approve(ana, case)
+    bump(settings, 'id = { type = "string" }', 'id = { type = "integer" }')
+    assert claim() == []
+    assert case.row.state == StepState.STUCK
+    assert "is not of type 'integer'" in case.row.held_why
 
 
 def test_a_certain_failure_is_tried_again_under_the_same_yes(ana: Bearer) -> None:

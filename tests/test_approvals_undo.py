@@ -86,7 +86,7 @@ def lost_question() -> Case:
 
 def test_a_question_that_nothing_waits_for_is_withdrawn_when_answered(ana: Bearer) -> None:
     case = lost_question()
-    with pytest.raises(errors.AlreadyDecided, match="no longer waits"):
+    with pytest.raises(errors.ApprovalExpired, match="no longer waits"):
         approve(ana, case)
     assert case.request.state == "cancelled"
 

@@ -57,7 +57,7 @@ INSTALLED = {
     ),
     "approvals": (
         "0006_who_decides",
-        "1471bdc338c8fb0de505c49f530d428386e553089bd8a3627da000127e3da3e6",
+        "3c21a1a7a7cb10c239754c02b754508f95c1ea41e5f9d7809434596edaf919a6",
     ),
 }
 

@@ -58,6 +58,11 @@ def _presence_fault(request: Approval, via: Surface, incident: str) -> SagaError
     if not can_change or request.used_at is not None:
         return None  # nothing can be decided any more: what became of it is told instead
     radius = BlastRadius.HIGH.value if incident else request.step.blast_radius
+    return absent(radius, via, now)
+
+
+def absent(radius: str, via: Surface, now: datetime) -> Forbidden | None:
+    """Why somebody who comes from there is not surely there, for this blast radius, or None."""
     if via.is_page and needs_password(radius, via.checked_at, now):
         return StepUpNeeded(
             "Give your password once more: the blast radius of this is high, and you last gave "

@@ -9,13 +9,13 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from approvals import policy, queries_pages, queries_policy, rights
+from approvals import policy, queries_pages, queries_policy, queries_rejections, rights
 from approvals.queries_pages import RequestRow
-from approvals.services import deciding
-from approvals.states import Answer
-from approvals.views import outcomes, presence
+from approvals.services import deciding, reopening
+from approvals.states import Answer, ApprovalState
+from approvals.views import differences, outcomes, presence
 from approvals.views.viewer import person_of
-from ledger.errors import InvalidArgs, NotFound, SagaError
+from ledger.errors import AlreadyDecided, InvalidArgs, NotFound, SagaError
 from ledger.queries import pages_timeline
 from ledger.states import BlastRadius, Direction, Tier
 from ledger.templatetags.values import folded_paths
@@ -32,7 +32,7 @@ _DECIDE = {
 
 def approval_detail(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     """Exactly what would run, what a no would cost, and the box to decide in."""
-    return _page(request, _row(request, approval_id))
+    return page(request, row_of(request, approval_id))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -44,7 +44,7 @@ def decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     if request.method != "POST":
         return redirect("approvals:approval-detail", approval_id)
     answer = request.POST.get("answer", "")
-    row = _row(request, approval_id)
+    row = row_of(request, approval_id)
     try:
         _check(request, row, answer)
         presence.step_up(request)
@@ -56,18 +56,19 @@ def decide(request: HttpRequest, approval_id: UUID) -> HttpResponse:
             via=presence.surface(request),
         )
     except SagaError as error:
-        return _page(request, _row(request, approval_id), refusal=error)
+        return page(request, row_of(request, approval_id), refusal=error)
     return redirect("approvals:approval-detail", approval_id)
 
 
-def _row(request: HttpRequest, approval_id: UUID) -> RequestRow:
+def row_of(request: HttpRequest, approval_id: UUID) -> RequestRow:
+    """One request as this person sees it."""
     try:
         return queries_pages.request_row(approval_id, person_of(request))
     except NotFound as error:
         raise Http404(error.detail) from None
 
 
-def _needs_understanding(row: RequestRow) -> bool:
+def needs_understanding(row: RequestRow) -> bool:
     """Whether a yes lets something happen that nothing can take back."""
     return row.approval.direction == Direction.FORWARD and row.step.tier != Tier.COMPENSATABLE
 
@@ -78,13 +79,18 @@ def _check(request: HttpRequest, row: RequestRow, answer: str) -> None:
         raise InvalidArgs(f"The answer is one of {', '.join(_DECIDE)}.")
     if answer != Answer.APPROVE:
         return
-    if _needs_understanding(row) and request.POST.get("understood") != "yes":
+    check_yes(request, row, row.args)
+
+
+def check_yes(request: HttpRequest, row: RequestRow, args: Any) -> None:
+    """What a yes to `args` asks of a person: to have understood, and to have read."""
+    if needs_understanding(row) and request.POST.get("understood") != "yes":
         raise InvalidArgs("Tick that you understand that this cannot be undone, then approve.")
-    _check_read(request, row)
+    _check_read(request, args)
 
 
-def _check_read(request: HttpRequest, row: RequestRow) -> None:
-    unread = set(folded_paths(row.args)) - set(request.POST.getlist("read"))
+def _check_read(request: HttpRequest, args: Any) -> None:
+    unread = set(folded_paths(args)) - set(request.POST.getlist("read"))
     if unread:
         raise InvalidArgs(f"Open and tick every folded part first: {', '.join(sorted(unread))}.")
 
@@ -93,7 +99,7 @@ def check_alone(request: HttpRequest, approval_id: UUID) -> None:
     """What the form of a broken glass asks of a person before it counts. Raises InvalidArgs."""
     if request.POST.get("understood") != "yes":
         raise InvalidArgs("Tick that you understand that a review will be open, then break it.")
-    _check_read(request, _row(request, approval_id))
+    _check_read(request, row_of(request, approval_id).args)
 
 
 def _can_break_glass(row: RequestRow) -> bool:
@@ -105,12 +111,13 @@ def _can_break_glass(row: RequestRow) -> bool:
 
 def refused(request: HttpRequest, approval_id: UUID, error: SagaError) -> HttpResponse:
     """The page again, with the reason why nothing was decided."""
-    return _page(request, _row(request, approval_id), refusal=error)
+    return page(request, row_of(request, approval_id), refusal=error)
 
 
-def _page(
+def page(
     request: HttpRequest, row: RequestRow, *, refusal: SagaError | None = None
 ) -> HttpResponse:
+    """The request, with what became of an answer that was not taken."""
     saga = row.approval.saga
     mark = live.mark_of(
         [row.state, len(row.answers), row.step.state, row.step.attempts, row.is_delayed]
@@ -118,6 +125,9 @@ def _page(
     if live.has_seen(request, mark):
         return live.unchanged()
     steps = outcomes.steps_on_no(row, pages_timeline.brief(saga), _correctable())
+    forward = row.approval.direction == Direction.FORWARD
+    rejected = row.state == ApprovalState.REJECTED
+    before = queries_rejections.edited(row.approval)
     reasons, uses = queries_policy.explained(row.approval)
     context: dict[str, Any] = {
         "row": row,
@@ -139,10 +149,17 @@ def _page(
         "can_break_glass": _can_break_glass(row),
         "needs_password_for_glass": presence.needs_password(request, BlastRadius.HIGH),
         "needs_password": presence.needs_password(request, row.step.blast_radius),
-        "needs_understanding": _needs_understanding(row),
+        "needs_understanding": needs_understanding(row),
         "folded": folded_paths(row.args),
-        "can_ask_for_change": row.approval.direction == Direction.FORWARD,
+        "can_ask_for_change": forward,
         "refusal": refusal,
+        "refusal_tone": _tone(request, refusal),
+        "can_edit": row.is_open and row.can_decide and forward,
+        "variants": queries_rejections.rejected_variants([row.id]).get(row.id, 0),
+        "edited": before,
+        "changes": differences.changed(before.args, row.args) if before else [],
+        "reopened": queries_rejections.reopened(row.approval),
+        "can_reopen": rejected and forward and rights.can_decide(row.person, row.approval)[0],
         "typed": _typed(request) if refusal else {},
         "is_poll": live.is_poll(request),
     }
@@ -158,12 +175,41 @@ def _page(
     return response
 
 
+def _tone(request: HttpRequest, refusal: SagaError | None) -> str:
+    """Who wanted what somebody else has just done made no mistake (case B1)."""
+    if isinstance(refusal, AlreadyDecided):
+        decision = refusal.extra.get("decision") or {}
+        if decision.get("answer") == request.POST.get("answer"):
+            return "quiet"
+    return "bad"
+
+
 def _typed(request: HttpRequest) -> Mapping[str, str]:
     """What was written into the form that was refused, so that nobody writes it twice."""
     if "incident" in request.POST:
         return {"glass": request.POST.get("reason", ""), "incident": request.POST["incident"]}
+    if "answer" not in request.POST:
+        return {"reopen": request.POST.get("reason", "")}
     box = "approve" if request.POST.get("answer") == Answer.APPROVE else "refuse"
     return {box: request.POST.get("reason", "")}
+
+
+@require_http_methods(["POST"])
+def reopen(request: HttpRequest, approval_id: UUID) -> HttpResponse:
+    """Let the agent ask again for what was rejected here."""
+    row = row_of(request, approval_id)
+    try:
+        presence.step_up(request)
+        reopening.reopen(
+            bearer_of(request),
+            approval_id,
+            args_digest=request.POST.get("args_digest", ""),
+            reason=request.POST.get("reason", ""),
+            via=presence.surface(request),
+        )
+    except SagaError as error:
+        return page(request, row, refusal=error)
+    return redirect("approvals:approval-detail", approval_id)
 
 
 def _correctable() -> set[str]:

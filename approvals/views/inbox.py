@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 
-from approvals import queries_pages, queries_policy
+from approvals import queries_pages, queries_policy, queries_rejections
 from approvals.views.viewer import person_of
 from ledger.views import live
 
@@ -38,6 +38,9 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "tabs": tabs,
         "missing": {one.request.pk: one.missing for one in lost},
         "is_open_tab": is_open_tab,
+        "variants": queries_rejections.rejected_variants([row.id for row in page.rows])
+        if is_open_tab
+        else {},
         "rows": page.rows,
         "mark": mark,
         "in_bulk": is_open_tab and any(row.can_decide for row in page.rows),

@@ -240,6 +240,7 @@ _TELLING: dict[str, Callable[[_Teller, str, Document], None]] = {
     "approval.rejected": _Teller.refused,
     "approval.expired": _Teller.refused,
     "approval.change_requested": _Teller.refused,
+    "approval.edited": _Teller.refused,
     "attempt.started": _Teller.started,
     "step.retrying": _Teller.came_to_nothing,
     "step.sent_again": _Teller.came_to_nothing,

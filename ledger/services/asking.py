@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from ledger import keys
 from ledger.gate import Held, Question, Verdict, gate
@@ -55,7 +56,7 @@ def ask(
     verdict: Verdict,
     *,
     why: str = "",
-) -> None:
+) -> UUID:
     """Open a request to people, in this transaction; an older one is superseded.
 
     The entry holds what people are shown, so that the ledger alone can tell it from what ran.
@@ -78,6 +79,7 @@ def ask(
         rule=verdict.rule,
         why=why,
     )
+    return request
 
 
 def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -> Held:

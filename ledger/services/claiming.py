@@ -23,9 +23,11 @@ from ledger.services.assignments import Assignment
 from ledger.services.holding import hold_again, within_limits
 from ledger.services.looking import look_at_evidence
 from ledger.services.reconciling import has_open_doubt, hold_for_operator
+from ledger.services.retooling import ask_under, changed_tool
+from ledger.services.tampering import refuse_tampered
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
-from ledger.states import SAGA_ENDED, Direction, SagaState, StepState
+from ledger.states import SAGA_ENDED, Direction, StepState
 from ledger.tools.contract import Call, Tool
 from ledger.walls_sql import SPENT
 
@@ -76,7 +78,8 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
     if message.kind == "probe":
         return _look(unit, saga, step, message, tool)
     if keys.fingerprint(step.variant.args_text) != step.variant.fingerprint:
-        _refuse_tampered(unit, saga, step, message)
+        storage.execute(sql.VOID, [message.message])
+        refuse_tampered(unit, saga, step, Direction(message.direction))
         return None
     if not _gate_agrees(unit, saga, step, message):
         return None
@@ -113,28 +116,22 @@ def _park(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> N
         unit.entry(saga, "step.parked", step, why=why)
 
 
-def _refuse_tampered(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> None:
-    """The stored arguments are not what was proposed: nothing runs, and it is told loudly."""
-    storage.execute(sql.VOID, [message.message])
-    why = "The stored arguments do not match their digest. They were changed behind the ledger."
-    step.held_why = why
-    step.error = {"code": "tampered", "detail": why}
-    unit.move(step, StepState.STUCK, "step.tampered", why=why)
-    if saga.state != SagaState.STUCK:
-        unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=why)
-
-
 def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool:
     """Ask the gate again for a step that it held; a mismatch goes back to people, unrun."""
     direction = Direction(message.direction)
     if direction == Direction.FORWARD and step.variant.verdict != "ask":
         return True
+    if direction == Direction.FORWARD and not has_open_doubt(step):
+        if (today := changed_tool(step)) is not None:
+            storage.execute(sql.VOID, [message.message])
+            ask_under(unit, saga, step, today)
+            return False
     why = gate().recheck(held(saga, step, direction))
+    if not why:
+        return True
     if isinstance(why, NotYet):
         storage.execute(sql.PUT_OFF, [why.seconds, message.message])
         return False
-    if not why:
-        return True
     storage.execute(sql.VOID, [message.message])
     if has_open_doubt(step):
         # Its effect may be there: no answer of people may end it as if it were not.

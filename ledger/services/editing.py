@@ -12,11 +12,12 @@ from typing import Any
 
 from ledger import errors, keys, storage
 from ledger.gate import Verdict, gate
-from ledger.rows import Variant
+from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services import forward
 from ledger.services.asking import ask, judge_variant
 from ledger.services.cases import Case
 from ledger.services.preparing import REPEAT
+from ledger.services.proposing_sql import REJECTED
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, StepState
 from ledger.tools.contract import Tool
@@ -43,11 +44,6 @@ UPDATE ledger_step SET
 WHERE id = %(id)s AND state = 'awaiting_approval'
 """
 
-_REJECTED = """
-SELECT step_id FROM ledger_step WHERE saga_id = %s AND tool = %s AND fingerprint = %s
-    AND state = 'rejected' AND error ->> 'code' = 'rejected' LIMIT 1
-"""
-
 
 def edit(unit: Unit, case: Case, args: Any) -> None:
     """Run `args` instead: checked by today's tool, under a new digest, through the gate.
@@ -58,29 +54,18 @@ def edit(unit: Unit, case: Case, args: Any) -> None:
     saga, step = case.saga, case.step
     old = step.variant
     tool = registry().get(old.tool)
-    new = _edited(case, tool, args)
-    why = f"{unit.actor.removeprefix('person:')} edited the arguments."
-    verdict = _judged(case, new, why)
+    new = edited(step, tool, args)
+    if new.fingerprint == old.fingerprint:
+        _refuse("These are the arguments that it has now. To run those, try it again.")
+    why = edited_by(unit.actor)
+    must_ask = why if old.verdict == "ask" else ""
+    verdict = judged(saga, step, new, must_ask)
     step.fence += 1
     step.held_why = ""
     unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
     gate().close([step.id], why)
     unit.flush()
-    _supersede(case, tool, old, replace(new, verdict=verdict.kind))
-    del unit.steps[step.id]
-    unit.lock_with_steps([step.id])
-    step = unit.steps[step.id]
-    facts: dict[str, Any] = {
-        "revision": step.revision,
-        "args": new.args,
-        "args_digest": new.fingerprint,
-        "idempotency_key": new.idempotency_key,
-        "was": {"args": old.args, "args_digest": old.fingerprint},
-        "rule": verdict.rule,
-    }
-    if old.index:
-        facts["alternative"] = old.index
-    unit.move(step, StepState.AWAITING_APPROVAL, "step.revised", **facts)
+    step = supersede(unit, step, tool, replace(new, verdict=verdict.kind), verdict.rule)
     if verdict.kind == "allow":
         forward.queue(unit, step, "step.queued", why=why)
     else:
@@ -88,13 +73,20 @@ def edit(unit: Unit, case: Case, args: Any) -> None:
     forward.unstick(unit, saga, "an operator edited the arguments")
 
 
-def _edited(case: Case, tool: Tool, args: Any) -> Variant:
-    step, old = case.step, case.step.variant
+def edited_by(actor: str) -> str:
+    """Why people are asked about a version that a person has written."""
+    return f"{actor.removeprefix('person:')} edited the arguments."
+
+
+def edited(step: StepRow, tool: Tool, args: Any) -> Variant:
+    """What the step would run with `args` instead: checked, filled, and under its own key.
+
+    Raises InvalidArgs: outside the schema, or another effect.
+    """
+    old = step.variant
     filled = tool.checked_args(args)
     args_text = keys.canonical(filled)
     fingerprint = keys.fingerprint(args_text)
-    if fingerprint == old.fingerprint:
-        _refuse("These are the arguments that it has now. To run those, try it again.")
     effect_key, claimed = tool.effect_key_for(filled) or "", old.effect_key
     if claimed.startswith(REPEAT):
         # A deliberate repeat claims beside the effect that it repeats.
@@ -119,16 +111,19 @@ def _refuse(why: str) -> None:
     raise errors.InvalidArgs(why, errors=[{"pointer": "/args", "detail": why}])
 
 
-def _judged(case: Case, new: Variant, why: str) -> Verdict:
-    """What people had to be asked about before is asked about again, whatever the args are."""
-    step, forward_ = case.step, Direction.FORWARD
-    rejected = storage.row(_REJECTED, [step.saga_id, new.tool, new.fingerprint])
+def judged(saga: SagaRow, step: StepRow, new: Variant, must_ask: str) -> Verdict:
+    """The gate's verdict on an edited version. What was rejected stays rejected.
+
+    Raises PreviouslyRejected: a person has rejected exactly this, or the policy denies it.
+    """
+    rejected = storage.row(
+        REJECTED, {"saga": step.saga_id, "tool": new.tool, "fingerprint": new.fingerprint}
+    )
     if rejected is not None:
         raise errors.PreviouslyRejected(
             f"A person rejected exactly this as step {rejected.step_id!r}. Nothing was changed."
         )
-    must_ask = why if step.variant.verdict == "ask" else ""
-    verdict = judge_variant(case.saga, step.view(), new, forward_, must_ask=must_ask)
+    verdict = judge_variant(saga, step.view(), new, Direction.FORWARD, must_ask=must_ask)
     if verdict.kind == "deny":
         raise errors.PreviouslyRejected(
             f"The rule {verdict.rule!r} of the policy denies this version. Nothing was changed."
@@ -136,8 +131,33 @@ def _judged(case: Case, new: Variant, why: str) -> Verdict:
     return verdict
 
 
-def _supersede(case: Case, tool: Tool, old: Variant, new: Variant) -> None:
-    step = case.step
+def supersede(
+    unit: Unit, step: StepRow, tool: Tool, new: Variant, rule: str, *, by: str = ""
+) -> StepRow:
+    """Write the new version over the old one, which is kept; the step as it is then.
+
+    `by` names who edited it instead of approving it: the old version is then answered with that.
+    """
+    old = step.variant
+    _write(step, tool, old, new, by)
+    del unit.steps[step.id]
+    unit.lock_with_steps([step.id])
+    step = unit.steps[step.id]
+    facts: dict[str, Any] = {
+        "revision": step.revision,
+        "args": new.args,
+        "args_digest": new.fingerprint,
+        "idempotency_key": new.idempotency_key,
+        "was": {"args": old.args, "args_digest": old.fingerprint},
+        "rule": rule,
+    }
+    if old.index:
+        facts["alternative"] = old.index
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.revised", **facts)
+    return step
+
+
+def _write(step: StepRow, tool: Tool, old: Variant, new: Variant, by: str) -> None:
     alternatives = list(step.alternatives)
     if old.index:
         alternatives[old.index - 1] = new.stored()
@@ -148,6 +168,8 @@ def _supersede(case: Case, tool: Tool, old: Variant, new: Variant) -> None:
         "args_text": old.args_text,
         "fingerprint": old.fingerprint,
     }
+    if by:
+        former["edited_by"] = by
     columns = {
         "id": step.id,
         "former": json.dumps([former]),

@@ -16,7 +16,7 @@ from ledger.models.fields import uuid7
 from ledger.pipeline import Statement
 from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
-from ledger.services import remembering
+from ledger.services import refusals, remembering
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
 from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.backward import begin
@@ -38,20 +38,28 @@ def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
     PreviouslyRejected, SagaEnded (design section 4 has the table).
     """
     try:
-        return _propose(saga_id, proposal, bearer)
+        return _answered(saga_id, proposal, bearer)
     except (OperationalError, InterfaceError) as error:
         if connection.in_atomic_block or not storage.is_lost(error):
             raise
     # Nobody knows whether it was committed. Its key does: asked for again, the step answers,
     # and if this is the one that we had just inserted then it is accepted and not a repeat.
     connection.close()
-    answer = _propose(saga_id, proposal, bearer)
+    answer = _answered(saga_id, proposal, bearer)
     ours = answer.kind == "in_flight" and answer.effect_of is None
     return replace(answer, kind="accepted") if ours else answer
 
 
+def _answered(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
+    answer = _propose(saga_id, proposal, bearer)
+    if isinstance(answer, errors.SagaError):
+        raise answer
+    return answer
+
+
 @storage.transition
-def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
+def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer | errors.SagaError:
+    """A refusal that is a fact of the saga is returned, so that it is committed."""
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
     unit = Unit(bearer.actor)
@@ -61,7 +69,11 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
         return remembering.answer(saga_id, prepared, bearer)
     if saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
-    answer = propose_in(unit, saga, prepared, related)
+    try:
+        answer: Answer | errors.SagaError = propose_in(unit, saga, prepared, related)
+    except refusals.KEPT as error:
+        refusals.keep(unit, saga, proposal.step_id, error)
+        answer = error
     faultpoints.reached("P1")
     unit.flush(last=True)
     return answer
@@ -83,10 +95,12 @@ def propose_in(
                 prior.fingerprint != prepared.fingerprint
             ):
                 return revise(unit, saga, prior, prepared)
+            refusals.refuse_edited(prior, prepared)
             return answer_for(unit, saga, prior, prepared)
+        _refuse_edited_elsewhere(saga, related, prepared)
         if holder := related.get("effect"):
             return answer_for_effect(unit, saga, holder, prepared)
-        _refuse_when_closed(saga, related, prepared)
+        _refuse_when_closed(saga, related)
         step = uuid7()
         if _claim_effect(step, prepared):
             return _insert(unit, saga, step, prepared, related)
@@ -108,14 +122,18 @@ def _related_to(saga_id: UUID, prepared: Prepared) -> Statement:
     }
 
 
-def _refuse_when_closed(saga: SagaRow, related: dict[str, Any], prepared: Prepared) -> None:
+def _refuse_edited_elsewhere(saga: SagaRow, related: dict[str, Any], prepared: Prepared) -> None:
+    """Under another name too: what a person has edited is not run as it was before."""
+    if prepared.proposal.repeat_of is not None:
+        return  # said to be a second effect, and people are asked about it
+    for why in ("effect", "version"):
+        if (found := related.get(why)) and found.saga_id == saga.id:
+            refusals.refuse_edited(found, prepared)
+
+
+def _refuse_when_closed(saga: SagaRow, related: dict[str, Any]) -> None:
     if rejected := related.get("rejected"):
-        raise errors.PreviouslyRejected(
-            f"A person rejected exactly this as step {rejected.step_id!r}: "
-            f"{(rejected.error or {}).get('detail', 'no reason given')}. It stays refused in this "
-            "saga until a person reopens it.",
-            step=str(rejected.id),
-        )
+        refusals.refuse_rejected(rejected)
     if saga.closed or saga.state not in SAGA_OPEN or saga.ended_backward_why:
         raise errors.SagaEnded(
             f"The saga {saga.task_id!r} is {saga.state} and takes no more steps. Open a saga "
@@ -139,7 +157,8 @@ def _insert(
     duplicate = related.get("lookalike")
     if duplicate is None and not prepared.claim and prepared.proposal.repeat_of is None:
         duplicate = related.get("twin") or related.get("version")
-    verdict, alternatives = _judged(saga, step, prepared, duplicate)
+    must_ask = _must_ask(prepared, duplicate, related.get("reopened"))
+    verdict, alternatives = _judged(saga, step, prepared, must_ask)
     state = _first_state(verdict, related.get("previous"))
     saga.step_count += 1
     saga.dirty = True
@@ -177,7 +196,7 @@ def _insert(
         policy=verdict.policy_digest,
         **({"duplicate_of": str(duplicate.id)} if duplicate else {}),
     )
-    _follow_up(unit, saga, step, state, verdict, prepared, duplicate)
+    _follow_up(unit, saga, step, state, verdict, prepared, must_ask)
     return Answer("accepted", step)
 
 
@@ -188,7 +207,7 @@ def _follow_up(
     state: StepState,
     verdict: Verdict,
     prepared: Prepared,
-    duplicate: Any | None,
+    must_ask: str,
 ) -> None:
     """What the first state wants: a message, a question to people, or the way back."""
     if state == StepState.QUEUED:
@@ -203,14 +222,13 @@ def _follow_up(
     unit.lock_with_steps([step])
     row = unit.steps[step]
     if state == StepState.AWAITING_APPROVAL:
-        why = _must_ask(prepared, duplicate)
-        ask(unit, saga, row, Direction.FORWARD, verdict, why=why)
+        ask(unit, saga, row, Direction.FORWARD, verdict, why=must_ask)
     elif not saga.is_past_pivot:
         begin(unit, saga, f"the policy denies step {row.step_id}", cause=row.step_id)
 
 
 def _judged(
-    saga: SagaRow, step: UUID, prepared: Prepared, duplicate: Any | None
+    saga: SagaRow, step: UUID, prepared: Prepared, must_ask: str
 ) -> tuple[Verdict, list[Variant]]:
     """The gate's verdicts, taken once: on the step itself, and on each of its alternatives."""
     view = {
@@ -218,7 +236,6 @@ def _judged(
         "step_id": prepared.proposal.step_id,
         "position": saga.step_count + 1,
     }
-    must_ask = _must_ask(prepared, duplicate)
     forward = Direction.FORWARD
     verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=must_ask)
     alternatives = []
@@ -239,7 +256,9 @@ def _twin_of(saga: SagaRow, step_id: str, other: Variant) -> str:
     return f"It looks like a duplicate of step {twin.step_id!r} ({twin.state})." if twin else ""
 
 
-def _must_ask(prepared: Prepared, duplicate: Any | None) -> str:
+def _must_ask(prepared: Prepared, duplicate: Any | None, reopened: Any | None) -> str:
+    if reopened is not None:
+        return f"A person rejected exactly this as step {reopened.step_id!r}, and it was reopened."
     if duplicate is not None:
         return f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state})."
     if prepared.proposal.repeat_of is not None:

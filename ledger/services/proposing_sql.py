@@ -1,7 +1,7 @@
 """The statements of a proposal."""
 
 _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args_text, s.error,
-    s.position, s.effect_key"""
+    s.position, s.effect_key, s.former"""
 
 # A step whose first choice is another, and that runs this as its alternative, or would have run
 # it before it was edited. The partial index is empty for most sagas.
@@ -13,7 +13,21 @@ _OTHER_VERSION = """(s.alternative > 0 OR s.revision > 1)
             'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)))"""
 # The same of a step that is archived: its args are gone.
 _ARCHIVED = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, NULL::text, s.error,
-    s.position, c.key"""
+    s.position, c.key, NULL::jsonb"""
+
+# A no to exactly this, in this saga: to what the step ran when it was said, which may be an
+# alternative. It sticks until a person reopens it.
+_NO = "s.state = 'rejected' AND s.error ->> 'code' = 'rejected'"
+_REOPENED = """EXISTS (SELECT 1 FROM ledger_entry e WHERE e.saga_id = s.saga_id
+    AND e.step_id = s.step_id AND e.kind = 'approval.reopened')"""
+_SAME_CHOICE = "s.alternative = 0 AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s"
+_SAME_ALTERNATIVE = """s.alternative > 0
+    AND s.alternatives -> (s.alternative - 1) @> jsonb_build_object(
+        'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)"""
+REJECTED = f"""
+SELECT s.step_id FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_NO}
+    AND ({_SAME_CHOICE} OR {_SAME_ALTERNATIVE}) AND NOT {_REOPENED} LIMIT 1
+"""  # noqa: S608 - the conditions are ours
 
 # Every step that this proposal may be about, in one look: the same step, the holder of its
 # effect, one whose effect key only looks the same, a twin, one that a person rejected, and
@@ -48,10 +62,11 @@ UNION ALL
     WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION}
     ORDER BY s.position LIMIT 1)
 UNION ALL
-(SELECT 'rejected', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
-        AND s.state = 'rejected' AND s.error ->> 'code' = 'rejected'
-    ORDER BY s.position DESC LIMIT 1)
+SELECT CASE WHEN {_REOPENED} THEN 'reopened' ELSE 'rejected' END, {_COLUMNS}
+    FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_SAME_CHOICE} AND {_NO}
+UNION ALL
+SELECT CASE WHEN {_REOPENED} THEN 'reopened' ELSE 'rejected' END, {_COLUMNS}
+    FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_SAME_ALTERNATIVE} AND {_NO}
 UNION ALL
 SELECT 'previous', {_COLUMNS} FROM ledger_step s
     WHERE s.saga_id = %(saga)s::uuid

@@ -87,6 +87,14 @@ def folded_paths(args: Any) -> list[str]:
     return [row.path for row in value_rows(args) if row.folded]
 
 
+@register.filter
+def as_written(value: Any) -> SafeString:
+    """One value in full: text as it is, anything else as JSON with its groups of digits."""
+    if isinstance(value, dict | list):
+        return pretty(value)
+    return _shown(value) if _said(value) else SafeString("<i>empty text</i>")
+
+
 @register.inclusion_tag("ledger/arguments.html")
 def arguments(args_text: str, confirm_in: str = "") -> dict[str, Any]:
     """The typed table of a step's arguments.

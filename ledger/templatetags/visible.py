@@ -21,6 +21,11 @@ register = template.Library()
 _BREAKS = {"\n": "⏎", "\t": "⇥"}
 
 
+def is_plain(text: str) -> bool:
+    """Whether people see all of a text as it is: line breaks and tabs are no surprise."""
+    return ODD.search(text.replace("\n", "").replace("\t", "")) is None
+
+
 def _boxed(match: re.Match[str], *, keep_breaks: bool) -> str:
     character = match[0]
     if keep_breaks and character in _BREAKS:

@@ -73,14 +73,43 @@ document.addEventListener("submit", (event) => {
   const pressed = event.submitter;
   if (event.target.dataset.sent) return event.preventDefault();
   if (!pressed || event.target.method !== "post") return;
-  event.target.dataset.sent = "yes";
-  for (const button of document.querySelectorAll("button.button")) {
-    button.setAttribute("aria-disabled", "true");
+  // What is sent is in flight for this request alone: others on the page can still be answered.
+  for (const form of document.forms) {
+    if (form.action !== event.target.action) continue;
+    form.dataset.sent = "yes";
+    for (const button of form.querySelectorAll("button.button")) {
+      button.setAttribute("aria-disabled", "true");
+    }
   }
-  if (pressed.dataset.busy) pressed.textContent = pressed.dataset.busy;
+  if (!pressed.dataset.busy) return;
+  pressed.dataset.idle = pressed.textContent;
+  pressed.textContent = pressed.dataset.busy;
 });
+// Who comes back finds the form as it was before it was sent.
 window.addEventListener("pageshow", () => {
-  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  for (const form of document.querySelectorAll("form[data-sent]")) {
+    delete form.dataset.sent;
+    for (const button of form.querySelectorAll("button[aria-disabled]")) {
+      button.removeAttribute("aria-disabled");
+      if (button.dataset.idle) button.textContent = button.dataset.idle;
+    }
+  }
+});
+
+// What was changed in a form of arguments shows before it is sent; a kind is taken up at once.
+document.addEventListener("input", (event) => {
+  const part = event.target.closest("[data-part]");
+  if (!part) return;
+  const fields = [...part.querySelectorAll("textarea, input[type=text], select")];
+  const differs = fields.some((field) =>
+    field.matches("select")
+      ? [...field.options].some((option) => option.selected !== option.defaultSelected)
+      : field.value !== field.defaultValue,
+  );
+  part.classList.toggle("changed", differs || part.hasAttribute("data-changed"));
+  if (event.target.matches("select.edit-kind")) {
+    event.target.form.querySelector("button[value=refresh]")?.click();
+  }
 });
 
 // A poll never takes away what a person is reading or typing.

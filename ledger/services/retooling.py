@@ -1,0 +1,57 @@
+"""A held step whose tool has changed since people said yes: they are asked about today's.
+
+A yes is bound to one tool version (design section 6). The old version could still run as it was
+recorded, but whoever replaced it may have had a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ledger.errors import InvalidArgs, UnknownTool
+from ledger.rows import SagaRow, StepRow
+from ledger.services.asking import ask, denial, judge_variant
+from ledger.services.editing import edited, supersede
+from ledger.services.holding import refuse
+from ledger.services.reconciling import hold_for_operator
+from ledger.services.unit import Unit
+from ledger.states import Direction, StepState
+from ledger.tools.contract import Tool
+from ledger.tools.installed import registry
+
+
+def changed_tool(step: StepRow) -> Tool | None:
+    """Today's tool, when it is another than people were asked about and not declared as good."""
+    variant = step.variant
+    try:
+        today = registry().get(variant.tool)
+    except UnknownTool:
+        return None
+    known = {variant.tool_version, variant.tool_digest}
+    is_same = today.digest in (variant.tool_digest, step.confirmed_tool)
+    return None if is_same or today.compatible_with & known else today
+
+
+def ask_under(unit: Unit, saga: SagaRow, step: StepRow, today: Tool) -> None:
+    """Bind the step to today's tool, and put it to people again; the old yes is superseded."""
+    old = step.variant
+    why = (
+        f"Since the yes, the tool's version changed: {old.tool_version} then, {today.version} now."
+        if old.tool_version != today.version
+        else f"Since the yes, the tool's definition changed; both are version {today.version}."
+    )
+    try:
+        new = edited(step, today, old.args)
+    except InvalidArgs as error:
+        told = f"{why} {error.detail}"
+        unit.move(step, StepState.STUCK, "step.stuck", direction="forward", error=told)
+        hold_for_operator(unit, saga, step, told)
+        return
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
+    unit.flush()
+    verdict = judge_variant(saga, step.view(), new, Direction.FORWARD, must_ask=why)
+    step = supersede(unit, step, today, replace(new, verdict="ask"), verdict.rule)
+    if verdict.kind == "deny":
+        refuse(unit, saga, step, "denied", f"{why} {denial(verdict)}")
+    else:
+        ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
