@@ -21,7 +21,7 @@ Events = list[dict[str, Any]]
 # The modules whose tests put questions to people.
 JUDGED = (
     *("test_approvals_", "test_policy_limits", "test_api_trace", "test_surfaces"),
-    *("test_pages_deciding", "test_pages_policy", "test_pages_presence"),
+    *("test_pages_deciding", "test_pages_editing", "test_pages_policy", "test_pages_presence"),
 )
 
 

@@ -121,6 +121,7 @@ def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
     assert dict(ran.call.args) == {"amount": 100, "id": "p1"}
 
 
+@pytest.mark.by_hand
 def test_arguments_and_digest_changed_together_never_run(ana: Bearer) -> None:
     """Cases A1 and A2: whoever changes both is asked about what is there now."""
     case = waiting_case()

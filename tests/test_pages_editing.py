@@ -19,7 +19,8 @@ from approvals.models import Approval, Decision
 from ledger.models import Entry, Step
 from ledger.services import tokens
 from ledger.tools.installed import registry
-from tests.stage import PASSWORD, TOOLS, Stage, a_stage
+from tests.apicast import Caller
+from tests.stage import PASSWORD, TOOLS, Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -76,7 +77,7 @@ def batch(stage: Stage, settings: Any) -> Step:
 @pytest.fixture
 def browser(stage: Stage) -> Client:
     client = Client()
-    client.force_login(stage.approver)
+    sign_in(client, stage.approver)
     return client
 
 
@@ -236,6 +237,109 @@ def test_a_rejected_request_is_reopened_on_its_page(stage, browser, batch):
     html = browser.get(page).content.decode()
     assert "Reopened by olivia" in html
     assert "Let the agent ask again" not in html
+
+
+def test_an_edited_yes_asks_for_the_password_and_loses_nothing_meanwhile(stage, browser, batch):
+    """Case F6: what is at stake is the same, whoever wrote the version."""
+    browser.logout()
+    sign_in(browser, stage.approver, checked=False)
+    url = edit_url(stage, batch)
+    html = browser.get(url).content.decode()
+    html = press(browser, url, html, "review", **{"v:/limit": "7"}).content.decode()
+    assert 'name="password"' in html
+    yes = {"understood": "yes", "reason": "Less."}
+    for given, said in (("", "Give your password once more"), ("guess", "is not your password")):
+        refused = press(browser, url, html, "approve", password=given, **yes)
+        assert refused.status_code == 403
+        html = refused.content.decode()
+        assert said in html
+        assert "Exactly this will run" in html
+        assert ">Less.</textarea>" in html
+    assert Approval.objects.count() == 1
+    done = press(browser, url, html, "approve", password=PASSWORD, **yes)
+    assert done.status_code == 302
+    decision = Decision.objects.get()
+    assert (decision.via, decision.address) == ("page", "127.0.0.1")
+    assert decision.checked_at is not None
+    assert json.loads(stage.request(batch.pk).args_text)["limit"] == 7
+
+
+def test_reopening_asks_for_the_password_as_an_answer_does(stage, browser, batch, settings):
+    request = stage.request(batch.pk)
+    stage.decide(batch.pk, "reject", reason="Not on a Sunday")
+    browser.logout()
+    sign_in(browser, stage.approver, checked=False)
+    html = browser.get(reverse("approvals:approval-detail", args=[request.pk])).content.decode()
+    assert 'id="reopen-password"' in html
+    url = reverse("approvals:reopen", args=[request.pk])
+    sent = {"args_digest": request.args_digest, "reason": "Monday now"}
+    refused = browser.post(url, sent)
+    assert refused.status_code == 403
+    assert ">Monday now</textarea>" in refused.content.decode()
+    assert browser.post(url, sent | {"password": "guess"}).status_code == 403
+    settings.SAGA_TOKENS_DECIDE = "medium"
+    caller = Caller(tokens.issue_operator_token(stage.approver))
+    answer = caller.post(f"approvals/{request.pk}/reopen", sent)
+    assert (answer.status_code, answer.json()["step_up"]) == (403, True)
+    assert not Entry.objects.filter(kind="approval.reopened").exists()
+    assert browser.post(url, sent | {"password": PASSWORD}).status_code == 302
+    assert Entry.objects.filter(kind="approval.reopened").count() == 1
+
+
+SECRET = """
+[tools."vault.put"]
+version = "1"
+tier = "pivot"
+blast_radius = "high"
+[tools."vault.put".args]
+type = "object"
+[tools."vault.put".args.properties]
+name = { type = "string" }
+password = { type = "string" }
+users = { type = "array", items = { type = "object" } }
+[tools."vault.put".execute]
+method = "POST"
+url = "https://vault.example/v1/put"
+"""
+
+
+def test_who_edits_is_shown_no_secret_and_changes_none_unseen(stage, browser, settings):
+    """Case G5: what comes back masked, as it was shown, is what it was."""
+    Path(settings.SAGA_TOOLS).write_text(TOOLS + SECRET, encoding="utf-8")
+    registry.cache_clear()
+    args = {
+        "name": "old",
+        "password": "hunter2!",
+        "users": [{"password": "first-one"}, {"password": "second-1"}],
+    }
+    saga = stage.saga()
+    step = Step.objects.get(pk=stage.propose(saga, "put", "vault.put", args, "Rotate."))
+    url = edit_url(stage, step)
+    form = browser.get(url).content.decode()
+    review = press(browser, url, form, "review", **{"v:/name": "new"}).content.decode()
+    shifted = press(browser, url, form, "remove:/users/0").content.decode()
+    refused = press(browser, url, shifted, "review", **{"v:/name": "new"})
+    assert refused.status_code == 422
+    assert "still masked" in refused.content.decode()
+    done = press(browser, url, review, "approve", understood="yes")
+    assert done.status_code == 302
+    told = browser.get(done.headers["Location"]).content.decode()
+    for html in (form, review, shifted, refused.content.decode(), told):
+        assert not any(secret in html for secret in ("hunter2!", "first-one", "second-1"))
+    assert json.loads(stage.request(step.pk).args_text) == args | {"name": "new"}
+
+
+def test_a_secret_can_be_written_anew(stage, browser, settings):
+    Path(settings.SAGA_TOOLS).write_text(TOOLS + SECRET, encoding="utf-8")
+    registry.cache_clear()
+    args = {"name": "old", "password": "hunter2!"}
+    saga = stage.saga()
+    step = Step.objects.get(pk=stage.propose(saga, "put", "vault.put", args, "Rotate."))
+    url = edit_url(stage, step)
+    form = browser.get(url).content.decode()
+    review = press(browser, url, form, "review", **{"v:/password": "better-1"}).content.decode()
+    assert press(browser, url, review, "approve", understood="yes").status_code == 302
+    assert json.loads(stage.request(step.pk).args_text) == args | {"password": "better-1"}
 
 
 # -- in Chromium --------------------------------------------------------------------------------
