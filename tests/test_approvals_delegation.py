@@ -60,6 +60,21 @@ def test_a_delegate_decides_in_the_right_of_who_is_away_and_both_names_are_recor
     assert_verifies()
 
 
+def test_an_edit_is_given_in_the_lent_right_as_well() -> None:
+    """The old request is replaced, so the right of who is away counts once for the new one."""
+    ana, dora, case = cast()
+    lend(ana, dora)
+    less = {"id": "p1", "amount": 40}
+    old = case.request
+    deciding.approve(dora, old.pk, args_digest=old.args_digest, args=less)
+    decision = Decision.objects.get()
+    assert decision.approval_id == case.request.pk != old.pk
+    assert (decision.username, decision.stands_for_name) == ("dora", "ana")
+    (ran,) = claim()
+    assert dict(ran.call.args) == less
+    assert_verifies()
+
+
 def test_before_its_time_and_after_it_nothing_is_lent() -> None:
     ana, dora, case = cast()
     lend(ana, dora, after=60)
