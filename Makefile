@@ -5,9 +5,9 @@ ARGS ?=
 # For `make machine` and `make soak`.
 EXAMPLES ?= 400
 MINUTES ?= 10
-# Tests wait for leases and processes more than they compute: LANES=3 runs them side by side, each
-# lane with servers of its own. Timing tests may then fail on a small machine, so it is not the rule.
-LANES ?= 0
+# Tests wait for leases and processes more than they compute: they run side by side, each lane with
+# servers of its own. On servers of yours there is one lane.
+LANES ?= $(if $(DATABASE_URL)$(REDIS_URL),0,4)
 BIN := $(VENV)/bin
 CHROMIUM := $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes

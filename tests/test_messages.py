@@ -18,6 +18,7 @@ from ledger.models import Message, Notice
 from ledger.services import closing
 from tests.approvalcast import Case, claim, person, tools, waiting_case
 from tests.postcast import SECRET, Mailbox, Receiver, Write, make_due, post, webhook_channel
+from tests.stage import sign_in
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
@@ -265,7 +266,7 @@ class TestCaseF16:
         link = link_in(mailbox.mails[0])
         olivia = person("olivia", "approvers")
         scanner, signed_in = Client(), Client(enforce_csrf_checks=True)
-        signed_in.force_login(User.objects.get(pk=olivia.user_id))
+        sign_in(signed_in, User.objects.get(pk=olivia.user_id))
         for client in (scanner, signed_in):
             for address in (link, f"{link}decide", f"{link}decide?answer=approve&understood=yes"):
                 for _ in range(2):

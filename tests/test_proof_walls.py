@@ -48,7 +48,7 @@ FORGERIES = {
     "empty the restorations": "TRUNCATE ledger_restoration",
     "change a decision": "UPDATE approvals_decision SET username = 'eve'",
     "delete a decision": "DELETE FROM approvals_decision",
-    "empty the decisions": "TRUNCATE approvals_decision",
+    "empty the decisions": "TRUNCATE approvals_decision CASCADE",
     "approve by hand": SAY_YES,
     "forget a request": "DELETE FROM approvals_approval",
     "run a committed step": of_committed("state = 'queued'"),

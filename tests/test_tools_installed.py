@@ -17,7 +17,10 @@ class Ping:
 PROGRAM = """
 import django
 from django.conf import settings
-settings.configure(INSTALLED_APPS=["ledger", "shop", "plain"], SAGA_TOOLS={file!r})
+settings.configure(
+    INSTALLED_APPS=["ledger", "shop", "plain"], SAGA_TOOLS={file!r}, SECRET_KEY="x", REDIS_URL="",
+    SAGA_WEBHOOK_HOSTS="", SAGA_CHANNELS="", SAGA_MAIL_URL="",
+)
 django.setup()
 from ledger.tools.installed import registry
 assert registry() is registry()
