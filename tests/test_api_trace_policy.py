@@ -66,9 +66,9 @@ def test_over_a_limit_it_is_asked_and_runs_after_a_yes(shop: Shop, ana: Bearer, 
 
 
 def test_a_question_that_was_passed_on(shop: Shop, ana: Bearer, check: Any) -> None:
-    with under(ASK + 'expires = "1s"\nescalate_to = "oncall"\n'):
+    with under(ASK + 'expires = "5s"\nescalate_to = "oncall"\n'):
         saga = shop.open(refund(shop))
-        time.sleep(1.1)
+        time.sleep(5.1)
         expiring.sweep()
         assert request_of(saga).needs == [{"group": "oncall", "count": 1}]
         answer(person("oskar", "oncall"), saga)

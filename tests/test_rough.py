@@ -6,12 +6,13 @@ The reviewer's own hands: SIGKILL of every worker and relay, FLUSHALL in between
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from pathlib import Path
 
 import httpx
-import psutil
 import psycopg
 
 from tests.rough import Console, console
@@ -88,8 +89,7 @@ def test_postgres_killed_under_load_loses_nothing_and_doubles_nothing(
         caller = threading.Thread(target=submit, args=(client, range(20)))
         caller.start()
         time.sleep(0.7)
-        (pid,) = running.sql("SELECT pg_backend_pid()", user="postgres")[0]
-        kill_postmaster_of(int(pid))
+        kill_postmaster(running)
         caller.join(60)
         assert not caller.is_alive()
         everything = {"committed": 20 * STEPS}
@@ -100,15 +100,12 @@ def test_postgres_killed_under_load_loses_nothing_and_doubles_nothing(
 
 
 def settled(running: Console, everything: dict[str, int]) -> bool:
-
     try:
         return states(running) == everything
     except psycopg.OperationalError:
         return False
 
 
-def kill_postmaster_of(backend: int) -> None:
-
-    postmaster = psutil.Process(backend).parent()
-    assert postmaster is not None
-    postmaster.kill()
+def kill_postmaster(running: Console) -> None:
+    pid_file = running.home.root / "postgres" / "postmaster.pid"
+    os.kill(int(pid_file.read_text().splitlines()[0]), signal.SIGKILL)
