@@ -138,7 +138,7 @@ def _rich(text: str, *, spacing: str = "Default", **run: Any) -> dict[str, Any]:
 
 def _asks(content: Content) -> bool:
     """Whether an answer of people is wanted."""
-    return content.type in {"approval.requested", "approval.reminder", "approval.escalated"}
+    return content.type in {"approval.requested", "approval.reminder"}
 
 
 def _label(content: Content) -> str:

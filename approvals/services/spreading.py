@@ -1,6 +1,7 @@
 """What people are told about a request, and through which channels: the relay's work.
 
-Notices are left by the database (approvals/messagewalls.py) and by `remind` and `escalate`.
+Notices are left by the database (approvals/messagewalls.py) and by `remind`. A question that is
+passed on is a new request (docs/decisions/0067), and so told of as one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ledger.queries.shown import args_of
 from ledger.services import telling
 
 KINDS = "approval.%"
-REMINDER, ESCALATED = "approval.reminder", "approval.escalated"
+REMINDER = "approval.reminder"
 _NOBODY = Person(None, "")
 STATES = frozenset(state.value for state in ApprovalState)
 _ANSWERS = {f"approval.{state}": answer for answer, state in STATE_OF.items()}
@@ -35,17 +36,8 @@ def remind(request: UUID, round_no: int) -> bool:
 
     `round_no` numbers the reminders from 1. False when this one was sent before.
     """
-    return _tell(request, REMINDER, round_no, ())
-
-
-def escalate(request: UUID, groups: Collection[str], round_no: int = 1) -> bool:
-    """Tell these groups that a request has come to them; as `remind` otherwise."""
-    return _tell(request, ESCALATED, round_no, groups)
-
-
-def _tell(request: UUID, kind: str, round_no: int, groups: Collection[str]) -> bool:
     saga = Approval.objects.values_list("saga_id", flat=True).get(pk=request)
-    return telling.tell(saga, request, kind, round_no=round_no, groups=groups)
+    return telling.tell(saga, request, REMINDER, round_no=round_no)
 
 
 def spread() -> int:
@@ -115,7 +107,6 @@ def _content(notice: Any, row: RequestRow) -> Content:
 _TITLES = {
     "approval.requested": "Waiting for your answer",
     REMINDER: "Still waiting for an answer",
-    ESCALATED: "Passed on to you",
     "approval.approved": "Approved",
     "approval.rejected": "Rejected",
     "approval.change_requested": "Sent back for a change",

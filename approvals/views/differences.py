@@ -27,8 +27,9 @@ class Line:
     @property
     def is_other_kind(self) -> bool:
         """Whether the kind must be said, because "1" and 1 look the same."""
-        both = self.before is not None and self.after is not None
-        return both and self.before.kind != self.after.kind  # type: ignore[union-attr]
+        if self.before is None or self.after is None:
+            return False
+        return self.before.kind != self.after.kind
 
 
 def between(before: Any, after: Any) -> list[Line]:

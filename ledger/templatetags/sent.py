@@ -29,7 +29,6 @@ ICON: Mapping[MessageState, str] = {
 NEWS = {
     "approval.requested": "The request",
     "approval.reminder": "A reminder",
-    "approval.escalated": "Passed on",
     "approval.approved": "It was approved",
     "approval.rejected": "It was rejected",
     "approval.change_requested": "A change was asked for",
