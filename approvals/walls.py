@@ -224,6 +224,7 @@ INSTALL = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
 DOOR = NOTHING_OPEN
 # So do reservations.
 LIMITS = GIVEN_BACK
+OF_LIMITS = ("approvals_limit_given_back", "approvals_reservation_kept")
 FUNCTIONS = (
     "approvals_approval_transition",
     "approvals_approval_frozen",
@@ -232,9 +233,8 @@ FUNCTIONS = (
     "approvals_step_stays_held",
     "approvals_attempt_allowed",
     "approvals_nothing_open",
-    "approvals_limit_given_back",
-    "approvals_reservation_kept",
+    *OF_LIMITS,
 )
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
-REMOVE_LIMITS = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS[-2:])
+REMOVE_LIMITS = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in OF_LIMITS)
