@@ -158,11 +158,13 @@ def shop(
     registry.cache_clear()
 
 
-def work(until: Callable[[], bool], within_s: float = 30.0) -> None:
+def work(
+    until: Callable[[], bool], within_s: float = 30.0, got_to: Callable[[], object] = str
+) -> None:
     """Shifts and sweeps, as relay and workers do them, until something holds."""
     deadline = time.monotonic() + within_s
     while not until():
-        assert time.monotonic() < deadline, "the engine did not get there in time"
+        assert time.monotonic() < deadline, f"the engine did not get there in time {got_to()}"
         ShiftLoop(shifts.ring_row()).run()
         outbox.sweep()
 
@@ -173,7 +175,7 @@ def work_saga(saga: UUID, state: str, within_s: float = 30.0) -> None:
     def is_there() -> bool:
         return Saga.objects.get(pk=saga).state == state
 
-    work(is_there, within_s)
+    work(is_there, within_s, lambda: (states(saga), kinds(saga)))
 
 
 def states(saga: UUID) -> dict[str, str]:
