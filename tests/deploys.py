@@ -29,6 +29,7 @@ from ledger.tools.installed import registry
 APP = "till_of_the_tests"
 SOURCE = '''
 """{remark}"""
+import time
 from pathlib import Path
 
 from ledger.outcomes import Applied, NotApplied
@@ -43,9 +44,11 @@ def write(line):
 
 
 @tool("till.book", title="Book a sum", version="{version}", tier="{tier}", blast_radius="low",
-    args={schema!r}, result={result!r}, retries={retries}, settle_s={settle_s})
+    args={schema!r}, result={result!r}, retries={retries}, settle_s={settle_s},
+    timeout_s={timeout_s})
 class Book:
     def execute(self, call):
+        time.sleep(call.args.get("takes_s", 0))
         if call.args.get("refuse"):
             raise ToolFailed("the till is closed for " + call.args["refuse"])
         write("booked " + call.idempotency_key + " {version}")
@@ -66,7 +69,11 @@ class Book:
 SCHEMA = {
     "type": "object",
     "required": ["sum"],
-    "properties": {"sum": {"type": "integer"}, "refuse": {"type": "string"}},
+    "properties": {
+        "sum": {"type": "integer"},
+        "refuse": {"type": "string"},
+        "takes_s": {"type": "number"},
+    },
 }
 RESULT = {
     "type": "object",
@@ -91,7 +98,13 @@ class Till:
     def release(self, version: str = "1", remark: str = "The till.", **more: Any) -> str:
         """Deploy this source; the digest of its tool."""
         told = {"tier": "compensatable", "schema": SCHEMA, "result": RESULT, "retries": 0}
-        told |= {"settle_s": 0.0, "version": version, "remark": remark, "book": str(self.book)}
+        told |= {
+            "timeout_s": 10.0,
+            "settle_s": 0.0,
+            "version": version,
+            "remark": remark,
+            "book": str(self.book),
+        }
         told |= more
         told["undo"] = "compensate" if told["tier"] == "compensatable" else "correct"
         (self.package / "tools.py").write_text(SOURCE.format(**told), encoding="utf-8")

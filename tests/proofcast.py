@@ -207,6 +207,16 @@ class Console:
             os.kill(pid, signal.SIGKILL)
         return found
 
+    def kill_web(self) -> None:
+        """kill -9 of the web server and of the process that it forked; others start it again."""
+        listed = f"/proc/{self.up.process.pid}/task/{self.up.process.pid}/children"
+        for pid in map(int, Path(listed).read_text(encoding="ascii").split()):
+            # Its title overwrites the environment by which the others are known.
+            if b"granian" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.killpg(pid, signal.SIGKILL)
+                return
+        raise AssertionError("no web process")
+
     @contextmanager
     def stopped_workers(self) -> Iterator[None]:
         """Nobody hears the bell meanwhile."""

@@ -95,8 +95,11 @@ def test_a_job_is_json_and_carries_the_name_of_a_shift_alone(
 
 
 def test_each_worker_listens_on_exactly_one_queue(console: Console) -> None:
-    """RQ moves a job atomically (BLMOVE) for a worker of one queue; for one of several it pops
-    the job off (BLPOP), and a worker that dies then has lost it."""
+    """Case C28. RQ moves a job atomically (BLMOVE) for a worker of one queue; for one of several
+    it pops the job off (BLPOP), and a worker that dies then has lost it."""
+    refused = console.manage("worker", QUEUE, "another")
+    assert refused.returncode != 0
+    assert "unrecognized arguments" in refused.stderr
     with console.redis() as redis:
 
         def waiting(command: str) -> int:

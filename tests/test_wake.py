@@ -115,6 +115,32 @@ def test_the_hub_hears_again_after_its_connection_was_cut() -> None:
     assert heard
 
 
+def test_what_was_said_while_nobody_listened_is_found_by_a_look() -> None:
+    """Case E14: the bell was lost with the connection. What happened was written down before it
+    rang, and who listens again looks at all of it."""
+    listening()
+    done = threading.Event()
+    looks: list[bool] = []
+
+    def happen_unheard() -> None:
+        done.set()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+            )
+
+    def look() -> bool | None:
+        looks.append(done.is_set())
+        return done.is_set() or None
+
+    began = time.monotonic()
+    later(0.2, happen_unheard)
+    assert wake.wait_until([SAGA], look, 20)
+    assert time.monotonic() - began < wake.SAFETY_NET_S  # by the new listener, not by the poll
+    assert looks == [False, True]
+
+
 def test_a_watch_leaves_nothing_behind() -> None:
     for _ in range(3):
         wake.wait_until([SAGA, STEP], lambda: True, 1)
