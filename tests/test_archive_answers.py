@@ -141,11 +141,57 @@ def test_an_archived_saga_is_still_shown_and_says_where_it_went(desk: Desk) -> N
         assert answer.json()["export"] == saga["archived"]["export"]
 
 
+def test_an_agent_that_asks_for_its_task_is_told_of_the_archived_saga(desk: Desk) -> None:
+    """As `GET /sagas/{id}` and opening it again say it: not even to look is it gone."""
+    page = desk.caller.get("sagas?task_id=order-7").json()
+    assert page == {"items": [desk.caller.get(f"sagas/{desk.saga}").json()], "next_cursor": None}
+    assert [step["id"] for step in page["items"][0]["steps"]] == [desk.before["id"]]
+    for wish, is_there in (
+        ("state=completed", True),
+        ("state=running", False),
+        ("agent=desk", True),
+        ("agent=another", False),
+        (f"cursor={desk.saga}", False),
+    ):
+        found = desk.caller.get(f"sagas?task_id=order-7&{wish}").json()["items"]
+        assert [saga["id"] for saga in found] == [desk.saga] * is_there, wish
+    assert desk.caller.get("sagas?task_id=order-").json()["items"] == []
+
+
+def test_archived_and_other_sagas_of_one_task_are_one_list(
+    desk: Desk, oncall: Caller, other_agent: Caller
+) -> None:
+    """A task is its agent's own; an operator sees those of all, newest first, page by page."""
+    theirs = other_agent.open("order-7")
+    found = oncall.get("sagas?task_id=order-7").json()["items"]
+    assert [(saga["id"], "archived" in saga) for saga in found] == [
+        (theirs, False),
+        (desk.saga, True),
+    ]
+    first = oncall.get("sagas?task_id=order-7&limit=1").json()
+    assert ([saga["id"] for saga in first["items"]], first["next_cursor"]) == ([theirs], theirs)
+    rest = oncall.get(f"sagas?task_id=order-7&limit=1&cursor={theirs}").json()
+    assert ([saga["id"] for saga in rest["items"]], rest["next_cursor"]) == ([desk.saga], None)
+    assert [one["id"] for one in other_agent.get("sagas?task_id=order-7").json()["items"]] == [
+        theirs
+    ]
+    everything = oncall.get("sagas").json()["items"]
+    assert [saga["id"] for saga in everything] == [theirs]
+
+
+def test_a_saga_that_came_back_is_listed_once(desk: Desk, tmp_path: Path) -> None:
+    (found,) = restore_file(tmp_path / "archive" / Tombstone.objects.get().export.name)
+    assert found.why_not == ""
+    (saga,) = desk.caller.get("sagas?task_id=order-7").json()["items"]
+    assert (saga["id"], "archived" in saga) == (desk.saga, False)
+
+
 def test_an_archived_saga_is_nobody_elses(desk: Desk, other_agent: Caller) -> None:
     for path in ("", "/ledger", "/trace.jsonl"):
         answer = other_agent.get(f"sagas/{desk.saga}{path}")
         assert answer.status_code == 404
         assert "export" not in answer.json()
+    assert other_agent.get("sagas?task_id=order-7").json()["items"] == []
     assert other_agent.get(f"steps/{desk.before['id']}").status_code == 404
     answer = other_agent.post(f"sagas/{desk.saga}/steps", desk.step)
     assert (answer.status_code, problem_type(answer)) == (404, "not-found")

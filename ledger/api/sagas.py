@@ -105,7 +105,7 @@ def list_sagas(
     cursor: Annotated[Cursor, Query("")],
     limit: Annotated[Limit, Query(DEFAULT_LIMIT)],
 ) -> HttpResponse:
-    """An agent sees its own, an operator all."""
+    """An agent sees its own, an operator all. Archived ones are there when `task_id` is given."""
     found = listing.list_sagas(
         absolute=request.build_absolute_uri,
         limit=limit,

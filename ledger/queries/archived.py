@@ -40,6 +40,22 @@ ORDER BY t.seq DESC LIMIT 1
 """
 
 
+# A task is one saga of an agent, so this is at most one row for each agent, by its own index.
+_OF_TASK = """
+SELECT DISTINCT ON (t.saga_id) t.saga_id AS id, t.task_id, t.name, a.name AS agent, t.state,
+    t.opened_at, t.ended_at, t.at, x.name AS export
+FROM ledger_agent a
+JOIN ledger_tombstone t ON t.agent_id = a.id AND t.task_id = %(task_id)s
+JOIN ledger_export x ON x.id = t.export_id
+WHERE (%(agent_id)s::uuid IS NULL OR a.id = %(agent_id)s)
+    AND (%(agent)s = '' OR a.name = %(agent)s)
+    AND (%(state)s = '' OR t.state = %(state)s)
+    AND (%(after)s::uuid IS NULL OR t.saga_id < %(after)s)
+    AND NOT EXISTS (SELECT 1 FROM ledger_saga g WHERE g.id = t.saga_id)
+ORDER BY t.saga_id DESC, t.seq DESC LIMIT %(limit)s
+"""
+
+
 def tombstone(saga_id: UUID, agent_id: UUID | None = None) -> Any | None:
     """The newest tombstone of a saga, whether the saga came back since or not."""
     return row(_SAGA, {"saga": saga_id, "agent": agent_id})
@@ -98,9 +114,26 @@ def step(step_id: UUID, agent_id: UUID | None) -> Document | None:
 def saga(saga_id: UUID, absolute: Callable[[str], str], agent_id: UUID | None) -> Document | None:
     """An archived saga with its steps, or None."""
     found = tombstone(saga_id, agent_id)
-    if found is None:
-        return None
-    steps = step_tombstones(saga_id)
+    return None if found is None else _saga(found, step_tombstones(saga_id), absolute)
+
+
+def sagas_of_task(
+    task_id: str,
+    absolute: Callable[[str], str],
+    *,
+    limit: int,
+    after: UUID | None,
+    agent_id: UUID | None,
+    agent: str,
+    state: str,
+) -> list[Document]:
+    """The archived sagas of a task, newest first; the wishes are those of `listing.list_sagas`."""
+    wishes = {"task_id": task_id, "agent_id": agent_id, "agent": agent, "state": state}
+    found = rows(_OF_TASK, wishes | {"after": after, "limit": limit})
+    return [_saga(one, step_tombstones(one.id), absolute) for one in found]
+
+
+def _saga(found: Any, steps: list[Any], absolute: Callable[[str], str]) -> Document:
     return {
         "id": str(found.id),
         "task_id": found.task_id,

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from uuid import UUID
 
+from ledger.queries import archived
 from ledger.queries.documents import Absolute, Document, sagas, stamp
 from ledger.queries.paging import page
 from ledger.storage import rows
@@ -21,7 +22,10 @@ def list_sagas(
     task_id: str = "",
     state: str = "",
 ) -> Document:
-    """Newest first. `agent_id` is the caller's own wall; the others are wishes, "" for any."""
+    """Newest first. `agent_id` is the caller's own wall; the others are wishes, "" for any.
+
+    Archived sagas are told of where a task is named, as they are when it is opened again.
+    """
     conditions = {
         "g.id < %s": after,
         "g.agent_id = %s": agent_id,
@@ -32,6 +36,18 @@ def list_sagas(
     wanted = {sql: value for sql, value in conditions.items() if value}
     where = "WHERE " + " AND ".join(wanted) if wanted else ""
     found = sagas(f"{where} ORDER BY g.id DESC LIMIT %s", [*wanted.values(), limit + 1], absolute)
+    if task_id:
+        found += archived.sagas_of_task(
+            task_id,
+            absolute,
+            limit=limit + 1,
+            after=after,
+            agent_id=agent_id,
+            agent=agent,
+            state=state,
+        )
+        # Written alike, ids are in the order of their text.
+        found.sort(key=lambda saga: str(saga["id"]), reverse=True)
     return page(found, limit, lambda saga: saga["id"])
 
 
