@@ -31,6 +31,12 @@ class Gate:
         limits = policy.current().limits
         return reserving.reserve(limits, leaving) if limits and leaving else {}
 
+    def count(self, ran: Sequence[Leaving]) -> None:
+        """Take what these runs have used of the limits: they have happened."""
+        limits = policy.current().limits
+        if limits and ran:
+            reserving.count(limits, ran)
+
     def close(self, steps: Iterable[UUID], why: str) -> None:
         """The steps will not run: withdraw what is asked about them."""
         requesting.withdraw(steps, why)

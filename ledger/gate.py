@@ -69,7 +69,7 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A forward run that a worker is about to start."""
+    """A forward run that a worker is about to start, or that has happened."""
 
     step: UUID
     tool: str
@@ -106,6 +106,12 @@ class Gate(Protocol):
         """At the claim: take what these runs use of limits; those that a limit stops, by step.
 
         What is stopped has taken nothing.
+        """
+
+    def count(self, ran: Sequence[Leaving]) -> None:
+        """These runs have happened: take what they use, though a limit be full.
+
+        What they have taken and kept is not taken twice.
         """
 
     def close(self, steps: Iterable[UUID], why: str) -> None:

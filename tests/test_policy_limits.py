@@ -308,3 +308,35 @@ def test_a_probe_that_finds_nothing_gives_it_back() -> None:
 
         looked()
     assert taken() == 0
+
+
+def test_what_happened_after_all_counts_again_though_the_limit_be_full_by_then() -> None:
+    """Given back on a person's word, used up by another, and then its answer comes late."""
+    with under(SUM):
+        case = note(4200)
+        (found,) = claim()
+        record(found, Unknown("the connection broke"))
+        operating.resolve(case.step, "did_not_happen", reason="looked", actor="person:oskar")
+        assert taken() == 0
+        note(4000, case.agent)
+        (other,) = [one for one in claim() if one.step != case.step]
+        record(other, Done({"ok": True}))
+        assert taken() == 4000
+        record(found, Done({"ok": True}))
+    assert case.row.state == StepState.COMMITTED
+    assert taken() == 8200
+
+
+def test_what_a_late_answer_says_is_not_counted_twice() -> None:
+    with under(SUM):
+        case = note(4200)
+        (found,) = claim()
+        record(found, Unknown("the connection broke"))
+        operating.resolve(case.step, "did_not_happen", reason="looked", actor="person:oskar")
+        all_due()
+        (again,) = claim()
+        assert taken() == 4200
+        record(found, Done({"ok": True}))
+        record(again, Failed("409: it is there"))
+    assert case.row.state == StepState.COMMITTED
+    assert taken() == 4200

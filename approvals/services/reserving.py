@@ -46,8 +46,7 @@ def reserve(limits: Sequence[Limit], leaving: Sequence[Leaving]) -> Mapping[UUID
     every = [use for uses in wanted.values() for use in uses]
     if not every:
         return {}
-    shares = sorted({f"limit {use.limit.name}\n{use.share}" for use in every})
-    storage.execute(_WAIT_FOR_SHARES, [shares])
+    _wait_for(every)
     now = iter(queries_limits.used(every))
     stopped: dict[UUID, Overrun] = {}
     taken: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
@@ -65,6 +64,23 @@ def reserve(limits: Sequence[Limit], leaving: Sequence[Leaving]) -> Mapping[UUID
     if rows:
         storage.execute(_RESERVE, [json.dumps(rows)])
     return stopped
+
+
+def count(limits: Sequence[Limit], ran: Sequence[Leaving]) -> None:
+    """Take what these runs have used, over a limit or not: they have happened."""
+    every = [use for run in ran for use in _wanted(limits, run)]
+    if not every:
+        return
+    _wait_for(every)
+    steps = {run.idempotency_key: run for run in ran}
+    rows = [_row(steps[use.key], use) for use in queries_limits.used(every) if not use.is_taken]
+    if rows:
+        storage.execute(_RESERVE, [json.dumps(rows)])
+
+
+def _wait_for(uses: Sequence[Use]) -> None:
+    shares = sorted({f"limit {use.limit.name}\n{use.share}" for use in uses})
+    storage.execute(_WAIT_FOR_SHARES, [shares])
 
 
 def _wanted(limits: Sequence[Limit], run: Leaving) -> list[Use]:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from ledger import storage
+from ledger import keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Unknown
+from ledger.rows import StepRow
+from ledger.services.asking import key_for
 from ledger.services.unit import Unit
-from ledger.states import RecordState
+from ledger.states import Direction, RecordState
+
+_PROMISE_KEY = """
+INSERT INTO ledger_idempotencyrecord AS i (
+    key, step_id, direction, fingerprint, state, created_at, updated_at
+) VALUES (%s, %s, %s, %s, 'pending', clock_timestamp(), clock_timestamp())
+ON CONFLICT (key) DO UPDATE SET state = 'pending' WHERE i.state = 'failed'
+"""
+_SPEND_KEY = """
+UPDATE ledger_idempotencyrecord SET state = 'executed', lease_until = NULL, response = %s,
+    updated_at = clock_timestamp()
+WHERE key = %s AND state = 'pending'
+"""
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
@@ -40,3 +54,15 @@ def settle_attempts_in_doubt(step: UUID, direction: str, record: RecordState) ->
         "AND state = 'pending'",
         [record, step, direction],
     )
+
+
+def spend_key(step: StepRow, direction: Direction, result: Any, *, how: str) -> None:
+    """No later message, code or hand can use the key of what has happened after all.
+
+    Whatever the record said before: `executed` is final, and is written before the end of an
+    attempt under the same key, which then leaves it as it is.
+    """
+    key = key_for(step, direction)
+    storage.execute(_PROMISE_KEY, [key, step.id, direction, step.variant.fingerprint])
+    told_how = {"outcome": "done", "result": result, "how": how}
+    storage.execute(_SPEND_KEY, [keys.storable(told_how)[0], key])

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger import storage
-from ledger.gate import gate
+from ledger.gate import Leaving, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import key_for
-from ledger.services.attempts import settle_attempts_in_doubt
+from ledger.services.attempts import settle_attempts_in_doubt, spend_key
 from ledger.services.looking import is_open
 from ledger.services.reconciling import hold_for_operator
 from ledger.services.settling import commit, undone
@@ -68,6 +68,20 @@ def is_about(step: StepRow, direction: Direction, late: LateDone) -> bool:
     return same
 
 
+def believe(saga: SagaRow, step: StepRow, direction: Direction, late: LateDone) -> None:
+    """It has happened by this choice of the step: the key is spent, and limits count it.
+
+    Somebody may have settled before that it had not, and what it took was given back.
+    """
+    if direction == Direction.FORWARD:
+        step.alternative = late.alternative
+    spend_key(step, direction, late.result, how="late answer")
+    if direction == Direction.FORWARD:
+        variant = step.variant
+        ran = Leaving(step.id, variant.tool, saga.agent, variant.args, late.idempotency_key)
+        gate().count([ran])
+
+
 def heed(
     unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, attempt: Any, outcome: str
 ) -> None:
@@ -84,6 +98,7 @@ def heed(
         if storage.row(_IN_FLIGHT, [step.id]) is None:
             storage.execute(_DROP, [step.id])
             gate().close([step.id], "a late answer says that it happened")
+            believe(saga, step, direction, late)
             settle_attempts_in_doubt(step.id, direction, RecordState.EXECUTED)
             undone(unit, saga, step, direction, late.result, how="late answer")
     elif step.state == StepState.COMMITTED and step.residue:
@@ -96,6 +111,10 @@ def _heed_effect(unit: Unit, saga: SagaRow, step: StepRow, attempt: Any, late: L
     elif step.state in _WILL_RUN:
         _keep_from_running(unit, saga, step, late)
     elif step.state in STEP_FINISHED:
+        if is_about(step, Direction.FORWARD, late):
+            gave_up_at = step.alternative
+            believe(saga, step, Direction.FORWARD, late)
+            step.alternative = gave_up_at
         step.residue = True
         why = "A late answer says that it happened, after it was settled that it had not."
         _contradict(unit, saga, step, f"{why} Nobody undoes it: look at the target.")
@@ -131,7 +150,7 @@ def _keep_from_running(unit: Unit, saga: SagaRow, step: StepRow, late: LateDone)
         unit.move(step, StepState.STUCK, "step.stuck", why=why)
     unit.free(step)
     if is_about(step, Direction.FORWARD, late):
-        step.alternative = late.alternative
+        believe(saga, step, Direction.FORWARD, late)
         settle_attempts_in_doubt(step.id, Direction.FORWARD, RecordState.EXECUTED)
         commit(unit, saga, step, late.result, how="late answer")
         return

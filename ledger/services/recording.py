@@ -13,7 +13,7 @@ from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
-from ledger.services.evidence import heed, is_about, late_done
+from ledger.services.evidence import believe, heed, is_about, late_done
 from ledger.services.looking import is_open, weigh
 from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
@@ -136,7 +136,7 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
     if isinstance(outcome, Failed) and (late := late_done(step, assignment.direction)):
         # The target refused this attempt, and an earlier one has said that it was carried out.
         if is_about(step, assignment.direction, late):
-            step.alternative = late.alternative
+            believe(unit.sagas[assignment.saga], step, assignment.direction, late)
             outcome, how = Done(late.result), "late answer"
     settle(
         unit,

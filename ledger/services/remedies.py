@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger import keys, storage
+from ledger import storage
 from ledger.actions import Action, Trouble
 from ledger.gate import gate
 from ledger.outcomes import Applied, NotApplied
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
-from ledger.services.asking import key_for
-from ledger.services.attempts import settle_attempts_in_doubt
+from ledger.services.attempts import settle_attempts_in_doubt, spend_key
 from ledger.services.backward import advance, ask_or_send, begin
 from ledger.services.cases import Case
 from ledger.services.looking import conclude
@@ -41,17 +40,6 @@ UPDATE ledger_outboxmessage SET taken_at = coalesce(taken_at, clock_timestamp())
     lease_until = NULL
 WHERE step_id = %s AND (taken_at IS NULL OR kind = 'probe' AND lease_until IS NOT NULL)
 """
-_PROMISE_KEY = """
-INSERT INTO ledger_idempotencyrecord AS i (
-    key, step_id, direction, fingerprint, state, created_at, updated_at
-) VALUES (%s, %s, %s, %s, 'pending', clock_timestamp(), clock_timestamp())
-ON CONFLICT (key) DO UPDATE SET state = 'pending' WHERE i.state = 'failed'
-"""
-_SPEND_KEY = """
-UPDATE ledger_idempotencyrecord SET state = 'executed', lease_until = NULL, response = %s,
-    updated_at = clock_timestamp()
-WHERE key = %s AND state = 'pending'
-"""
 
 
 def is_under_way(step: StepRow) -> bool:
@@ -76,12 +64,12 @@ def happened(unit: Unit, case: Case, result: Any) -> None:
             conclude(unit, saga, step, Direction.FORWARD, found, tool=None, how="operator")
             return
         _take_from_queue(unit, step)
-        _spend_key(step, Direction.FORWARD, result)
+        spend_key(step, Direction.FORWARD, result, how="operator")
         commit(unit, saga, step, result, how="operator")
         return
     direction = case.facts.direction
     settle_attempts_in_doubt(step.id, direction, RecordState.EXECUTED)
-    _spend_key(step, direction, result)
+    spend_key(step, direction, result, how="operator")
     gate().close([step.id], "it was done by hand")
     undone(unit, saga, step, direction, result, how="operator")
 
@@ -187,14 +175,6 @@ def _take_from_queue(unit: Unit, step: StepRow) -> None:
     step.fence += 1
     gate().close([step.id], "it was done by hand")
     unit.move(step, StepState.STUCK, "step.stuck", why="nothing here may run it")
-
-
-def _spend_key(step: StepRow, direction: Direction, result: Any) -> None:
-    """No later message, code or hand can use the key of what a person has done."""
-    key = key_for(step, direction)
-    storage.execute(_PROMISE_KEY, [key, step.id, direction, step.variant.fingerprint])
-    told = {"outcome": "done", "result": result, "how": "operator"}
-    storage.execute(_SPEND_KEY, [keys.storable(told)[0], key])
 
 
 def _run_again(unit: Unit, saga: SagaRow, step: StepRow) -> None:
