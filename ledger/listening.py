@@ -15,17 +15,20 @@ LOST = (
     *(psycopg.OperationalError, psycopg.InterfaceError, OSError),
 )
 
+# What of Django's parameters is for libpq; the others are for psycopg and the pool.
+_LIBPQ = frozenset(option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults())
+
 
 def listen(channel: str) -> psycopg.Connection:
     """Open an autocommit connection to Django's database that listens on `channel`.
 
     Look for work once after this returns: what was sent before is not heard.
     """
-    kept = {"dbname", "user", "password", "host", "port", "options"}
-    params = connection.get_connection_params()
-    ears = psycopg.connect(
-        **{name: value for name, value in params.items() if name in kept}, autocommit=True
-    )
+    # All that libpq knows, TLS above all: a listener that leaves out `sslrootcert` talks to
+    # whoever answers, and one that leaves out `sslcert` to nobody.
+    given = connection.get_connection_params()
+    kept = {name: value for name, value in given.items() if name in _LIBPQ}
+    ears = psycopg.connect(**kept, autocommit=True)
     ears.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
     return ears
 

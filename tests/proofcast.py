@@ -95,17 +95,14 @@ def address() -> str:
 class Console:
     """A whole console as a user runs it, and what an outsider can do to it."""
 
-    def __init__(self, home: Path, stripe: str) -> None:
+    def __init__(self, home: Path, stripe: str, **env: str) -> None:
         self.home = home
         self.stripe = stripe
         self.wire = Wire(stripe)
         tools = home.parent / f"{home.name}-tools.toml"
         tools.write_text(PROOF_TOOLS.replace("SHOP_URL", self.wire.url), encoding="utf-8")
-        self.env = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH}
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in self.env.items():
-                patch.setenv(name, value)
-            self.up = Up(home)
+        self.env = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH} | env
+        self.up = Up(home, **self.env)
         self.url = f"http://127.0.0.1:{self.up.port}"
 
     # -- its users ------------------------------------------------------------------------
@@ -132,7 +129,7 @@ class Console:
 
     def database(self, role: str = "saga") -> psycopg.Connection[dict[str, Any]]:
         """The application's own role, or `postgres`, who may do everything."""
-        url = Home(self.home).database_url_as(role)
+        url = self.env.get("DATABASE_URL") or Home(self.home).database_url_as(role)
         return psycopg.connect(url, autocommit=True, row_factory=dict_row)
 
     def redis(self) -> redis.Redis:

@@ -68,7 +68,7 @@ def is_kept(home: Path, name: str) -> bool:
 class Up:
     """A running `manage.py up`. Its output goes to a file, so a full pipe never blocks it."""
 
-    def __init__(self, home: Path, *words: str, port: int | None = None) -> None:
+    def __init__(self, home: Path, *words: str, port: int | None = None, **env: str) -> None:
         self.home = home
         self.port = port or free_port()
         self.log = home.parent / f"{home.name}-{time.monotonic_ns()}.log"
@@ -76,7 +76,7 @@ class Up:
             self.process = subprocess.Popen(
                 [sys.executable, "manage.py", "up", "--port", str(self.port), *words],
                 cwd=BASE_DIR,
-                env=clean_env(home),
+                env=clean_env(home, **env),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
