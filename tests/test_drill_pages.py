@@ -15,7 +15,9 @@ from playwright.sync_api import Page, expect
 
 from ledger.models import Drill, Freeze
 from ledger.outcomes import Done, Failed
-from ledger.services import freezing, shifts, tokens
+from ledger.queries import drills
+from ledger.services import closing, freezing, proposing, shifts, tokens
+from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.shift import ShiftLoop
 from tests.drillcast import Yard, facts, work, yard
 from tests.stage import PASSWORD, Stage, a_stage
@@ -157,6 +159,41 @@ def test_when_the_undo_last_worked_for_real_is_read_from_the_ledger(stage: Stage
     assert "Compensation: worked for real" in text(client)
     # Its neighbour was proposed and never undone.
     assert "no saga has had to rely on it yet" in text(client, "orders.cancel")
+
+
+def test_the_undo_of_an_alternative_is_its_own_tools_record(stage: Stage) -> None:
+    """What was undone is what ran; the first choice, which failed, has shown nothing."""
+    client = Client()
+    client.force_login(stage.oncall)
+    saga = stage.saga("Order 8802", "order-8802")
+    way = AlternativeProposal("payments.charge", {"customer": "cus_9", "amount": 900})
+    first = Proposal("pay", "orders.cancel", {"order": "8802"}, alternatives=(way,))
+    proposing.propose(saga, first, bearer=stage.agent)
+    stage.answer(stage.claim(), Failed("404: no such order"))
+    stage.work(Done({"id": "ch_9"}))
+    assert "no saga has had to rely on it yet" in text(client, "payments.charge")
+    closing.abort(saga, "no longer wanted", bearer=stage.agent)
+    stage.work()
+    assert "step pay of Order 8802" in text(client, "payments.charge")
+    assert "no saga has had to rely on it yet" in text(client, "orders.cancel")
+    # The newest counts, whether it was a first choice or another.
+    later = stage.saga("Order 8803", "order-8803")
+    stage.charge(later)
+    stage.work(Done({"id": "ch_10"}))
+    closing.abort(later, "no longer wanted", bearer=stage.agent)
+    stage.work()
+    assert "step charge of Order 8803" in text(client, "payments.charge")
+
+
+def test_the_record_of_every_tool_is_found_by_an_index(stage: Stage) -> None:
+    """However many steps there are: one look for each tool, first choices and others."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+        cursor.execute("EXPLAIN " + drills._REAL, [["payments.charge"]])
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        cursor.execute("RESET enable_seqscan; RESET enable_bitmapscan")
+    assert "ledger_step_undone on" in plan
+    assert "ledger_step_undone_other on" in plan
 
 
 # -- in a browser -----------------------------------------------------------------------

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q, Value
 
 from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
 from ledger.models.saga import Saga
@@ -131,6 +131,25 @@ class Step(models.Model):
                 fields=["tool", "-finished_at"],
                 condition=Q(state__in=["compensated", "corrected"]),
                 name="ledger_step_undone",
+            ),
+            # The same of steps that ran another choice than their first: its tool is in the list.
+            # (Keywords in the order of the alphabet, as migrations write them: it is compared.)
+            models.Index(
+                Func(
+                    Func(
+                        *(F("alternatives"), F("alternative") - 1),
+                        arg_joiner=" -> ",
+                        template="(%(expressions)s)",
+                        output_field=models.JSONField(),
+                    ),
+                    Value("tool"),
+                    arg_joiner=" ->> ",
+                    template="(%(expressions)s)",
+                    output_field=models.TextField(),
+                ),
+                F("finished_at").desc(),
+                condition=Q(alternative__gt=0, state__in=["compensated", "corrected"]),
+                name="ledger_step_undone_other",
             ),
         ]
 

@@ -43,17 +43,26 @@ _LEGS = """
 SELECT drill_id, leg, ok, outcome, said, took_ms, at FROM ledger_drillleg
 WHERE drill_id = ANY(%s) AND leg NOT IN ('start', 'end') ORDER BY id
 """
-# One look at an index for each tool; a step that was undone without an attempt (an operator's
-# word) tells nothing about the undo.
+# Two looks at an index for each tool, first choices and others; a step that was undone without an
+# attempt (an operator's word) tells nothing about the undo.
 _REAL = """
-SELECT s.tool, s.saga_id, s.step_id, g.name AS saga, coalesce(a.ended_at, s.finished_at) AS at
+SELECT k.key AS tool, s.saga_id, s.step_id, g.name AS saga,
+    coalesce(a.ended_at, s.finished_at) AS at
 FROM unnest(%s::text[]) AS k(key)
 JOIN LATERAL (
-    SELECT t.* FROM ledger_step t
+    (SELECT t.* FROM ledger_step t
     WHERE t.tool = k.key AND t.state IN ('compensated', 'corrected') AND t.alternative = 0
         AND EXISTS (SELECT 1 FROM ledger_attempt u
             WHERE u.step_id = t.id AND u.direction <> 'forward')
-    ORDER BY t.finished_at DESC LIMIT 1
+    ORDER BY t.finished_at DESC LIMIT 1)
+    UNION ALL
+    (SELECT t.* FROM ledger_step t
+    WHERE (t.alternatives -> (t.alternative - 1)) ->> 'tool' = k.key
+        AND t.state IN ('compensated', 'corrected') AND t.alternative > 0
+        AND EXISTS (SELECT 1 FROM ledger_attempt u
+            WHERE u.step_id = t.id AND u.direction <> 'forward')
+    ORDER BY t.finished_at DESC LIMIT 1)
+    ORDER BY finished_at DESC LIMIT 1
 ) s ON true
 JOIN ledger_saga g ON g.id = s.saga_id
 JOIN LATERAL (
