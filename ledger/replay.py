@@ -100,7 +100,8 @@ def _entry_fault(entry: Any, seq: int, head: str) -> str:
 
 def _replay(replay: Replay, entry: Any) -> None:
     payload = json.loads(entry.payload)
-    if "decision" in payload:
+    # Only the gate's entries tell decisions; a refusal (`proposal.refused`) names one in its words.
+    if entry.kind.startswith("approval.") and "decision" in payload:
         said = payload | {"kind": entry.kind, "actor": entry.actor}
         replay.decisions[payload["decision"]] = (entry.seq, said)
     if not entry.state:

@@ -17,6 +17,7 @@ from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
 from tests.approvalcast import Case, claim, in_threads, person, tools, waiting_case
+from tests.shop import assert_verifies
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
@@ -229,6 +230,7 @@ def test_the_agent_that_asks_for_the_original_is_told_that_it_was_edited(
         "already-decided",
         {"by": "ana", "answer": "edited"},
     )
+    assert_verifies()
 
 
 def test_the_edited_version_asked_for_by_the_agent_is_its_own_step(ana: Bearer) -> None:

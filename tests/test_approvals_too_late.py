@@ -20,6 +20,7 @@ from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
 from tests.approvalcast import Case, claim, person, tools, waiting_case
+from tests.shop import assert_verifies
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
@@ -193,6 +194,7 @@ def test_a_rejection_sticks_until_a_person_reopens_it(ana: Bearer, ben: Bearer) 
     case.step = propose(case.saga, again, bearer=case.agent).step
     assert case.row.state == StepState.AWAITING_APPROVAL
     assert "rejected exactly this as step 'refund-2'" in case.request.why
+    assert_verifies()
     (entry,) = payloads(case, "approval.reopened")
     assert (entry["actor"], entry["reason"]) == ("person:ben", "it was the right one")
     # A second no closes it again.
