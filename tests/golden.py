@@ -34,6 +34,7 @@ TABLES = (
     *("ledger_shift", "ledger_entry", "ledger_checkpoint", "ledger_checkpointhead"),
     *("ledger_export", "ledger_tombstone", "ledger_steptombstone", "ledger_claimtombstone"),
     *("ledger_restoration", "approvals_approval", "approvals_decision"),
+    "approvals_review",
 )
 
 

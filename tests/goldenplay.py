@@ -16,15 +16,17 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.core.management import call_command
 from django.db import connection
 from django.test import override_settings
 
-from approvals.models import Approval
-from approvals.services import deciding
+from approvals.models import Approval, Review
+from approvals.services import deciding, reopening, reviewing
 from ledger import outbox
 from ledger.actions import Action
 from ledger.bearer import Bearer
 from ledger.errors import SagaError
+from ledger.gate import Verdict
 from ledger.models import Attempt, OutboxMessage, Saga, Step
 from ledger.outcomes import Failed
 from ledger.services import closing, freezing, operating
@@ -38,7 +40,7 @@ from ledger.services.recording import Finished, record
 from ledger.services.restoring import restore_file
 from ledger.services.shifts import ring_row
 from ledger.tools.installed import registry
-from tests.approvalcast import Case
+from tests.approvalcast import Case, ask_as_the_ledger_does
 from tests.shop import Shop, broken, customer, work, work_saga
 
 
@@ -150,17 +152,92 @@ def rejected(play: Play) -> None:
 
 def expired(play: Play) -> None:
     saga = play.held("expired")
-    with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE approvals_approval DISABLE TRIGGER approvals_approval_frozen")
-        cursor.execute(
-            "UPDATE approvals_approval SET expires_at = clock_timestamp() WHERE saga_id = %s",
-            [saga],
-        )
-        cursor.execute("ALTER TABLE approvals_approval ENABLE TRIGGER approvals_approval_frozen")
+    bring_forward(saga, "expires_at")
     late = Approval.objects.get(saga_id=saga)
     with suppress(SagaError):  # too late, and journaled as that
         deciding.approve(play.olivia, late.pk, args_digest=late.args_digest, reason="Now?")
     work_saga(saga, "compensated")
+
+
+def edited_by_a_person(play: Play) -> None:
+    """A person's version of a refund, kept beside the agent's."""
+    saga = play.held("edited-by-a-person")
+    asked = Approval.objects.get(saga_id=saga)
+    less = {"charge": play_charge(saga), "amount": 40}
+    said = {"args_digest": asked.args_digest, "reason": "Only the part that was late."}
+    deciding.approve(play.olivia, asked.pk, args=less, **said)
+    play.committed(saga, "refund")
+
+
+def edited_by_an_operator(play: Play) -> None:
+    """Past the pivot there is only forward: an operator's version of what the target refused."""
+    saga = play.open("edited-by-an-operator")
+    args = {"charge": play.shop.charge(), "amount": 5}
+    play.shop.propose(saga, "settle", "payments.settle", args=args)
+    play.committed(saga, "settle")
+    play.shop.propose(saga, "change", "crm.broken", args={"id": "cus_of_nobody"})
+    work_saga(saga, "stuck")
+    somebody = play.shop.get("/v1/customers?limit=1")["data"][0]["id"]
+    step = Step.objects.get(saga_id=saga, step_id="change")
+    said = {"reason": "This one is meant.", "actor": play.olivia.actor}
+    operating.retry(step.pk, args={"id": somebody}, **said)
+    play.committed(saga, "change")
+
+
+def reopened(play: Play) -> None:
+    """Rejected past the pivot; asked for again and refused, reopened, asked for again and held."""
+    saga = play.held("reopened")
+    play.decide(saga, deciding.approve)
+    play.committed(saga, "refund")
+    args = {"charge": play.shop.charge(), "amount": 3}
+    play.shop.propose(saga, "more", "payments.refund", args=args)
+    play.decide(saga, deciding.reject)
+    with suppress(SagaError):
+        play.shop.propose(saga, "once-more", "payments.refund", args=args)
+    no = Approval.objects.get(saga_id=saga, state="rejected")
+    said = {"args_digest": no.args_digest, "reason": "It was the wrong order."}
+    reopening.reopen(play.omar, no.pk, **said)
+    play.shop.propose(saga, "at-last", "payments.refund", args=args)
+    play.decide(saga, deciding.approve)
+    play.committed(saga, "at-last")
+
+
+def glass_broken(play: Play) -> None:
+    """One person alone, in an incident, and somebody else's look at it."""
+    call_command("break_glass", "omar")
+    saga = play.held("glass-broken")
+    asked = Approval.objects.get(saga_id=saga)
+    said = {"args_digest": asked.args_digest, "reason": "Payments are down."}
+    deciding.break_glass(play.omar, asked.pk, incident="INC-7", **said)
+    play.committed(saga, "refund")
+    review = Review.objects.get(approval__saga_id=saga)
+    reviewing.close(play.olivia, review.pk, finding="It was right.")
+
+
+def passed_on(play: Play) -> None:
+    """Nobody answered: reminded, then asked of others, who said yes."""
+    saga = play.held("passed-on")
+    now = Approval.objects.get(saga_id=saga)
+    need = [{"group": "oncall", "count": 1}]
+    terms = {"need": need, "expires_s": 3600, "remind_s": 60, "escalate_to": "approvers"}
+    ask_as_the_ledger_does(now, Verdict("ask", now.rule, now.policy_digest, terms))
+    for column in ("remind_at", "expires_at"):
+        bring_forward(saga, column)
+        outbox.sweep()
+    play.decide(saga, deciding.approve)
+    play.committed(saga, "refund")
+
+
+def bring_forward(saga: UUID, column: str) -> None:
+    """What the saga's open request waits for is now."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE approvals_approval DISABLE TRIGGER approvals_approval_frozen")
+        cursor.execute(
+            f"UPDATE approvals_approval SET {column} = clock_timestamp() "
+            "WHERE saga_id = %s AND state = 'pending'",
+            [saga],
+        )
+        cursor.execute("ALTER TABLE approvals_approval ENABLE TRIGGER approvals_approval_frozen")
 
 
 def revised(play: Play) -> None:
@@ -406,7 +483,8 @@ SETTLED = (
     archived, completed, approved, approved_by_two, taken_back, sent_again, undone_at_last,
     compensated, aborted, with_residue, rejected, expired, revised,
     alternative, deduplicated, repeated, looked_up, late, answered,
-    skipped, contradicted,
+    skipped, contradicted, edited_by_a_person, edited_by_an_operator, reopened, glass_broken,
+    passed_on,
 )  # fmt: skip
 IN_FLIGHT = (
     blind, stuck, waiting, change_requested, approved_and_not_run, frozen, executing, unknown,
