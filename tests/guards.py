@@ -175,6 +175,44 @@ GUARDS = [
         "self._pg.pipeline_sync(); self._pg.send_flush_request()",
         "row:P16 · SIGSTOP in the writing · forward · probed",
     ),
+    Guard(
+        "Heartbeat: a lease is renewed for as long as its worker lives",
+        "ledger/services/shifts.py",
+        "    if held:\n",
+        "    if False:\n",
+        "tests/test_cases_leases.py::"
+        "test_a_call_longer_than_its_lease_is_never_claimed_again_while_its_worker_lives",
+    ),
+    Guard(
+        "Poison: a message that no claim can take is put off, for longer each time",
+        "ledger/shift.py",
+        'shifts.set_aside(f"{type(error).__name__}: {error}")',
+        "pass",
+        "tests/test_cases_queue.py::"
+        "test_a_poisoned_message_at_the_head_holds_nobody_up_and_is_tried_ever_less_often",
+    ),
+    Guard(
+        "Sweep: one row that cannot be swept stops no other",
+        "ledger/outbox.py",
+        "        if storage.is_lost(error):\n",
+        "        if True:\n",
+        "tests/test_cases_queue.py::test_one_attempt_that_cannot_be_expired_stops_no_other",
+    ),
+    Guard(
+        "Evidence: the key of what a late answer proves is spent",
+        "ledger/services/evidence.py",
+        'spend_key(step, direction, late.result, how="late answer")',
+        "pass",
+        "tests/test_operating_late.py",
+    ),
+    Guard(
+        "TLS: who listens asks for the certificate, as every other connection does",
+        "ledger/listening.py",
+        "if name in _LIBPQ}",
+        'if name in {"dbname", "user", "host", "port"}}',
+        "tests/test_cases_tls.py::"
+        "test_a_listener_does_not_talk_to_a_server_that_nobody_vouches_for",
+    ),
 ]
 
 
