@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from approvals import messagewalls as approvals_messagewalls
 from approvals import walls as approvals_walls
 from approvals import walls_who
-from ledger import doors, drill_walls, messagewalls, walls
+from ledger import doors, drill_walls, messagewalls, walls, walls_frozen
 from ledger.states import (
     MESSAGE_TRANSITIONS,
     RECORD_TRANSITIONS,
@@ -44,7 +44,7 @@ MESSAGES = {
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
-    "ledger": walls.INSTALL + walls.FROZEN + doors.INSTALL,
+    "ledger": walls.INSTALL + walls_frozen.FROZEN + doors.INSTALL,
     "approvals": approvals_walls.INSTALL
     + approvals_walls.DOOR
     + approvals_walls.LIMITS

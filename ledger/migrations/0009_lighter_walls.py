@@ -3,7 +3,7 @@ the columns that they are about (docs/decisions/0085-lighter-walls.md)."""
 
 from django.db import migrations, models
 
-from ledger import doors, messagewalls, walls
+from ledger import doors, messagewalls, walls, walls_frozen
 
 
 class Migration(migrations.Migration):
@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
-        migrations.RunSQL(walls.INSTALL + walls.FROZEN + doors.INSTALL, migrations.RunSQL.noop),
+        migrations.RunSQL(walls.INSTALL + walls_frozen.FROZEN + doors.INSTALL, migrations.RunSQL.noop),
         migrations.RunSQL(messagewalls.INSTALL, migrations.RunSQL.noop),
         migrations.RemoveConstraint(
             model_name='entry',
