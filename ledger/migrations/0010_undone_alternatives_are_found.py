@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('ledger', '0008_messages'),
+        ('ledger', '0009_lighter_walls'),
     ]
 
     operations = [
