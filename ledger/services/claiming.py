@@ -29,7 +29,7 @@ from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, StepState
 from ledger.tools.contract import Call, Tool
-from ledger.walls_sql import SPENT
+from ledger.walls_sql import REFUSED, SPENT
 
 __all__ = ["Assignment", "claim"]
 
@@ -42,11 +42,13 @@ def claim(shift: UUID, room: int) -> list[Assignment]:
     try:
         return _claim(shift, room)
     except DatabaseError as error:
-        if storage.sqlstate(error) != SPENT:
+        met = storage.sqlstate(error)
+        if met not in (SPENT, REFUSED):
             raise
     # One of them was executed already. That never happens unless a row was changed behind the
-    # ledger, so only then is it worth the look for which.
-    return _claim(shift, room, looks_for_spent=True)
+    # ledger, so only then is it worth the look for which. Or a wall refused one whose yes had
+    # ended since it was looked at: looked at again, it goes back to people.
+    return _claim(shift, room, looks_for_spent=met == SPENT)
 
 
 @storage.transition
