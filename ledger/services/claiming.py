@@ -23,7 +23,12 @@ from ledger.services.assignments import Assignment
 from ledger.services.holding import hold_again, within_limits
 from ledger.services.looking import look_at_evidence
 from ledger.services.reconciling import has_open_doubt, hold_for_operator
-from ledger.services.retooling import ask_under, changed_tool
+from ledger.services.retooling import (
+    LOOK_AGAIN_S,
+    ask_under,
+    changed_tool,
+    is_left_to_newer,
+)
 from ledger.services.tampering import refuse_tampered
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
@@ -125,6 +130,9 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
         return True
     if direction == Direction.FORWARD and not has_open_doubt(step):
         if (today := changed_tool(step)) is not None:
+            if is_left_to_newer(step, today, message.message):
+                storage.execute(sql.PUT_OFF, [LOOK_AGAIN_S, message.message])
+                return False
             storage.execute(sql.VOID, [message.message])
             ask_under(unit, saga, step, today)
             return False
