@@ -32,6 +32,8 @@ RADII = ("none", BlastRadius.LOW.value, BlastRadius.MEDIUM.value, BlastRadius.HI
 class StepUpNeeded(Forbidden):
     """The session is good for reading, and too old to decide on this."""
 
+    title = "Your password is needed"
+
 
 def bar(
     person: Person, request: Approval, answer: Answer, via: Surface, incident: str
