@@ -11,17 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TypeVar
 
 from ledger.landing import landing
 from ledger.states import (
     RECORD_TRANSITIONS,
+    SAGA_ENDED,
     SAGA_TRANSITIONS,
+    STEP_BEFORE_EFFECT,
     STEP_TRANSITIONS,
     RecordState,
     SagaState,
     StepState,
 )
+from ledger.walls_frozen import FROZEN_STEP
 from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, quoted
 
 STEP_START = (
@@ -30,29 +34,34 @@ STEP_START = (
     StepState.QUEUED,
     StepState.REJECTED,
 )
-STEP_IDENTITY = (
-    *("id", "saga_id", "step_id", "position", "created_at"),
-    *("effect_key", "repeat_of_id", "duplicate_of_id"),
-)
-STEP_ARGS = (
-    *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
-    *("idempotency_key", "resource", "alternatives", "former"),
-)
+# What must never be, beside the edges.
+STEP_NEVER = {
+    # The wall that needs no edge: an effect once recorded can never be run for again.
+    "never_runs_again": "NEW.executed_at IS NOT NULL "
+    f"AND NEW.state IN ({quoted(STEP_BEFORE_EFFECT)})",
+    "committed_at": "NEW.state = 'committed' AND NEW.executed_at IS NULL",
+    "counts": "least(NEW.position, NEW.revision, NEW.alternative, NEW.fence, NEW.attempts, "
+    "NEW.reclaims) < 0",
+}
+SAGA_NEVER = {
+    "ended_at": f"(NEW.state IN ({quoted(SAGA_ENDED)})) <> (NEW.ended_at IS NOT NULL)",
+    "counts": "least(NEW.fence, NEW.step_count, NEW.retry_budget, NEW.retries_used, "
+    "NEW.pivot_position) < 0",
+}
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
     *("ledger_idempotencyrecord", "ledger_effectclaim"),
 )
 S = TypeVar("S", bound=StrEnum)
-REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
 
 def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
+    """Every edge as `old>new`, in an array: one expression, where pairs would be a hundred, and
+    each expression of a trigger is made anew in every transaction."""
     pairs = [
-        f"('{old}', '{new}')"
-        for old, targets in sorted(transitions.items())
-        for new in sorted(targets)
+        f"{old}>{new}" for old, targets in sorted(transitions.items()) for new in sorted(targets)
     ]
-    return ",\n        ".join(pairs)
+    return "'{" + ",\n        ".join(pairs) + "}'"
 
 
 def transition_wall(
@@ -61,36 +70,45 @@ def transition_wall(
     transitions: Mapping[S, frozenset[S]],
     start: Iterable[str],
     saga: str = "NEW.saga_id",
+    *,
+    also: Mapping[str, str] = MappingProxyType({}),
+    columns: str = "state",
 ) -> str:
-    """`saga`: where a row names its saga, which may be coming back (ledger/doors)."""
+    """`saga`: where a row names its saga, which may be coming back (ledger/doors).
+
+    `also`: what must not be, by the name of the rule. These were CHECK constraints once; Postgres
+    reads those from their stored text in every statement (docs/decisions/0085-lighter-walls.md).
+    `columns`: the rules are looked at when one of these is written.
+    """
     return f"""
 CREATE OR REPLACE FUNCTION ledger_{noun}_transition() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        IF NEW.state NOT IN ({quoted(start)}) AND NOT ledger_is_returning({saga}) THEN
+        IF NEW.state NOT IN ({quoted(start)}) AND NOT (
+            NEW.state IN ({quoted(transitions)}) AND ledger_is_returning({saga})
+        ) THEN
             RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
-    ELSIF (OLD.state, NEW.state) NOT IN (
-        {_edges(transitions)}
-    ) THEN
+    ELSIF OLD.state <> NEW.state AND OLD.state || '>' || NEW.state <> ALL ({_edges(transitions)})
+    THEN
         RAISE EXCEPTION 'a {noun} cannot go from % to %', OLD.state, NEW.state
             USING ERRCODE = '{REFUSED}';
-    END IF;
+    END IF;{"".join(_never(noun, name, rule) for name, rule in also.items())}
     RETURN NEW;
 END $wall$;
 CREATE OR REPLACE TRIGGER ledger_{noun}_begins BEFORE INSERT ON {table}
     FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_transition();
-CREATE OR REPLACE TRIGGER ledger_{noun}_transition BEFORE UPDATE OF state ON {table}
-    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state)
-    EXECUTE FUNCTION ledger_{noun}_transition();
+CREATE OR REPLACE TRIGGER ledger_{noun}_transition BEFORE UPDATE OF {columns} ON {table}
+    FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_transition();
 """
 
 
-def _changed(columns: Iterable[str]) -> str:
-    columns = tuple(columns)
-    old = ", ".join(f"OLD.{column}" for column in columns)
-    new = ", ".join(f"NEW.{column}" for column in columns)
-    return f"({old}) IS DISTINCT FROM ({new})"
+def _never(noun: str, name: str, rule: str) -> str:
+    return f"""
+    IF {rule} THEN
+        RAISE EXCEPTION '{name.replace("_", " ")}: % of a {noun} that is %', TG_OP, NEW.state
+            USING ERRCODE = '{REFUSED}', CONSTRAINT = 'ledger_{noun}_{name}';
+    END IF;"""
 
 
 APPEND_ONLY = (
@@ -147,36 +165,6 @@ CREATE OR REPLACE TRIGGER ledger_toolversion_no_change BEFORE UPDATE ON ledger_t
 """
 )
 
-FROZEN_STEP = f"""
-CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    IF {_changed(STEP_IDENTITY)} THEN
-        RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
-    END IF;
-    IF {_changed(STEP_ARGS)} AND NOT (
-        NEW.revision = OLD.revision + 1 AND OLD.state IN ({quoted(REVISABLE)})
-    ) THEN
-        RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
-    END IF;
-    IF OLD.executed_at IS NOT NULL AND {_changed(["executed_at", "executed_seq", "result_text"])}
-    THEN
-        RAISE EXCEPTION 'the effect of step % is recorded', OLD.id USING ERRCODE = '{REFUSED}';
-    END IF;
-    RETURN NEW;
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_step_frozen BEFORE UPDATE ON ledger_step
-    FOR EACH ROW EXECUTE FUNCTION ledger_step_frozen();
-CREATE OR REPLACE FUNCTION ledger_record_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN
-    RAISE EXCEPTION 'idempotency record % is frozen', OLD.key USING ERRCODE = '{REFUSED}';
-END $wall$;
-CREATE OR REPLACE TRIGGER ledger_record_frozen BEFORE UPDATE ON ledger_idempotencyrecord
-    FOR EACH ROW WHEN (
-        {_changed(["key", "step_id", "direction", "fingerprint"])}
-        OR (OLD.state = '{RecordState.EXECUTED}' AND {_changed(["state", "response"])})
-    ) EXECUTE FUNCTION ledger_record_frozen();
-"""
-
 
 def _told(noun: str) -> str:
     """Two triggers, because only an UPDATE has an old state to compare with: a write that
@@ -197,10 +185,10 @@ NO_CHANGE_WITHOUT_ENTRY = f"""
 CREATE OR REPLACE FUNCTION ledger_step_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
 DECLARE told text; now_is text;
 BEGIN
-    SELECT state INTO now_is FROM ledger_step WHERE id = NEW.id;
-    SELECT state INTO told FROM ledger_entry
-        WHERE saga_id = NEW.saga_id AND step_id = NEW.step_id AND state <> ''
-        ORDER BY seq DESC LIMIT 1;
+    SELECT s.state, (SELECT e.state FROM ledger_entry e
+            WHERE e.saga_id = s.saga_id AND e.step_id = s.step_id AND e.state <> ''
+            ORDER BY e.seq DESC LIMIT 1)
+        INTO now_is, told FROM ledger_step s WHERE s.id = NEW.id;
     IF told IS DISTINCT FROM now_is THEN
         RAISE EXCEPTION 'step % is % but its last entry says %', NEW.id, now_is, told
             USING ERRCODE = '{REFUSED}';
@@ -210,9 +198,10 @@ END $wall$;
 CREATE OR REPLACE FUNCTION ledger_saga_told() RETURNS trigger LANGUAGE plpgsql AS $wall$
 DECLARE told text; now_is text;
 BEGIN
-    SELECT state INTO now_is FROM ledger_saga WHERE id = NEW.id;
-    SELECT state INTO told FROM ledger_entry
-        WHERE saga_id = NEW.id AND step_id = '' AND state <> '' ORDER BY seq DESC LIMIT 1;
+    SELECT g.state, (SELECT e.state FROM ledger_entry e
+            WHERE e.saga_id = g.id AND e.step_id = '' AND e.state <> ''
+            ORDER BY e.seq DESC LIMIT 1)
+        INTO now_is, told FROM ledger_saga g WHERE g.id = NEW.id;
     IF told IS DISTINCT FROM now_is THEN
         RAISE EXCEPTION 'saga % is % but its last entry says %', NEW.id, now_is, told
             USING ERRCODE = '{REFUSED}';
@@ -222,8 +211,16 @@ END $wall$;
 {_told("step")}{_told("saga")}"""
 
 INSTALL = (
-    transition_wall("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id")
-    + transition_wall("ledger_step", "step", STEP_TRANSITIONS, STEP_START)
+    transition_wall(
+        *("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id"),
+        also=SAGA_NEVER,
+        columns="state, ended_at, fence, retry_budget, retries_used, pivot_position",
+    )
+    + transition_wall(
+        *("ledger_step", "step", STEP_TRANSITIONS, STEP_START),
+        also=STEP_NEVER,
+        columns="state, executed_at, position, revision, alternative, fence, attempts, reclaims",
+    )
     + transition_wall(
         *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
         "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",

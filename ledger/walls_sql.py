@@ -44,6 +44,11 @@ CHAIN = f"""
 CREATE OR REPLACE FUNCTION ledger_entry_chain() RETURNS trigger LANGUAGE plpgsql AS $wall$
 DECLARE head bigint; head_was text;
 BEGIN
+    -- The hash joins these with line breaks, so none may hold one.
+    IF NEW.kind !~ '^[a-z]+(\\.[a-z_]+)+$' OR strpos(NEW.step_id || NEW.actor, E'\\n') > 0 THEN
+        RAISE EXCEPTION 'an entry of the kind % is not one line each', NEW.kind
+            USING ERRCODE = '{REFUSED}', CONSTRAINT = 'ledger_entry_one_line';
+    END IF;
     SELECT head_seq, head_hash INTO head, head_was
         FROM ledger_saga WHERE id = NEW.saga_id FOR UPDATE;
     IF head IS NULL THEN
@@ -87,8 +92,8 @@ BEGIN
     RETURN NULL;
 END $wall$;
 CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
-    FOR EACH ROW WHEN (OLD.state IS DISTINCT FROM NEW.state
-        AND NEW.state IN ({quoted(STEP_FINISHED | {StepState.STUCK})}))
+    FOR EACH ROW WHEN (OLD.state <> NEW.state
+        AND NEW.state = ANY ('{{{",".join(sorted(STEP_FINISHED | {StepState.STUCK}))}}}'))
     EXECUTE FUNCTION ledger_step_wake();
 """
 

@@ -43,8 +43,9 @@ def machine(
     settings.SAGA_SHIFT_LINGER_S = 0.05
     settings.SAGA_SHIFT_THREADS = 1  # or the order of its calls would be the scheduler's
     # Delays last until a rule lets the time pass, whatever the machine is busy with.
-    lasting = unit_sql.INSERT_MESSAGES.replace("interval '1 second'", "interval '1 day'")
-    monkeypatch.setattr(unit_sql, "INSERT_MESSAGES", lasting)
+    send = unit_sql.INSERT_MESSAGES
+    lasting = send.sql.replace("interval '1 second'", "interval '1 day'")
+    monkeypatch.setattr(unit_sql, "INSERT_MESSAGES", unit_sql.Batch(lasting, send.columns))
     monkeypatch.setattr(shifts_of_workers, "POLL_S", 0.005)
     registry.cache_clear()
     Console.book = bookshop.book

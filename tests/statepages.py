@@ -35,7 +35,7 @@ GROUPS = (
     ("never started, so there is nothing to undo", states.STEP_NOT_STARTED),
     ("something may be out in the world now", states.STEP_IN_DOUBT),
     ("ended without an effect, so its effect key is free again", states.STEP_WITHOUT_EFFECT),
-    ("impossible once the effect is recorded, by a CHECK", states.STEP_BEFORE_EFFECT),
+    ("impossible once the effect is recorded, by a trigger", states.STEP_BEFORE_EFFECT),
 )
 SAGA_GROUPS = (
     ("ended", states.SAGA_ENDED),

@@ -96,9 +96,9 @@ def test_residue_stays_until_a_person_has_acknowledged_it(shop: Shop, tmp_path: 
 def test_a_saga_that_does_not_verify_stays(shop: Shop, tmp_path: Path) -> None:
     saga = ended(shop)
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE ledger_step DISABLE TRIGGER ledger_step_frozen")
+        cursor.execute("ALTER TABLE ledger_step DISABLE TRIGGER ledger_step_recorded")
         cursor.execute("UPDATE ledger_step SET result_text = '{}'")
-        cursor.execute("ALTER TABLE ledger_step ENABLE TRIGGER ledger_step_frozen")
+        cursor.execute("ALTER TABLE ledger_step ENABLE TRIGGER ledger_step_recorded")
     said: list[str] = []
     report = archive(Wish(timedelta(0), tmp_path / "archive"), said.append)
     assert (report.exported, report.left, report.path) == (0, 0, None)

@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from approvals import messagewalls as approvals_messagewalls
 from approvals import walls as approvals_walls
 from approvals import walls_who
-from ledger import doors, drill_walls, messagewalls, walls
+from ledger import doors, drill_walls, messagewalls, walls, walls_frozen
 from ledger.states import (
     MESSAGE_TRANSITIONS,
     RECORD_TRANSITIONS,
@@ -38,13 +38,13 @@ OWN: tuple[Any, ...] = (drill_walls, messagewalls, approvals_messagewalls)
 SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, walls_who, *OWN)
 # Those of messages have a migration each, which this pins.
 MESSAGES = {
-    "ledger": "edff24d97d8666b3bb3099981b977be63a37a854e30ac16b9d7b501e44a2806a",
+    "ledger": "637c787ca17ff3a33f5150ad1cf82c741114ca6e81a2fa25d1cfcfd514033ea3",
     "approvals": "6e5a0ba3826db1c301f00e21ce00021c345d4e2896de4ffef531fe46401950f8",
 }
 # The walls that the newest migration of each app installs. A change of a state table changes
 # them: write a migration that runs INSTALL again, and put its name and the new digest here.
 WALLS = {
-    "ledger": walls.INSTALL + doors.INSTALL,
+    "ledger": walls.INSTALL + walls_frozen.FROZEN + doors.INSTALL,
     "approvals": approvals_walls.INSTALL
     + approvals_walls.DOOR
     + approvals_walls.LIMITS
@@ -52,8 +52,8 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0007_tombstones",
-        "501fda9260471aa5f1fe8d5a86f14edbec09622e98117e2a14f3e0ca9f7b80d0",
+        "0009_lighter_walls",
+        "a75494bd1ec7a1945cd189b1fe9c993ad829f56b36408e78682b94307e7121e5",
     ),
     "approvals": (
         "0006_who_decides",

@@ -40,13 +40,6 @@ class Entry(models.Model):
                 condition=models.Q(kind__startswith="operator."),
                 name="ledger_entry_one_answer",
             ),
-            # The hash joins these with line breaks, so none may hold one.
-            models.CheckConstraint(
-                condition=models.Q(kind__regex=r"^[a-z]+(\.[a-z_]+)+$")
-                & ~models.Q(step_id__contains="\n")
-                & ~models.Q(actor__contains="\n"),
-                name="ledger_entry_one_line",
-            ),
         ]
 
     def __str__(self) -> str:

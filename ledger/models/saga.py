@@ -3,9 +3,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
+from ledger.models.fields import ClockTimestamp, state_field, uuid7
 from ledger.models.identity import Agent
-from ledger.states import SAGA_ENDED, SagaState
+from ledger.states import SagaState
 
 
 class Saga(models.Model):
@@ -26,11 +26,11 @@ class Saga(models.Model):
     metadata = models.JSONField(default=dict)
     webhook = models.CharField(max_length=2000, default="", blank=True)
     state = state_field(SagaState, default=SagaState.RUNNING)
-    fence = models.PositiveIntegerField(default=0)
-    step_count = models.PositiveIntegerField(default=0)
-    retry_budget = models.PositiveIntegerField()
-    retries_used = models.PositiveIntegerField(default=0)
-    pivot_position = models.PositiveIntegerField(null=True, blank=True)
+    fence = models.IntegerField(default=0)
+    step_count = models.IntegerField(default=0)
+    retry_budget = models.IntegerField()
+    retries_used = models.IntegerField(default=0)
+    pivot_position = models.IntegerField(null=True, blank=True)
     started_by = models.CharField(max_length=200)
     closed_at = models.DateTimeField(null=True, blank=True)
     ended_backward_why = models.TextField(default="", blank=True)
@@ -41,14 +41,9 @@ class Saga(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        # Its states and counters: a trigger's (ledger/walls.py), as a step's are.
         constraints = [
             models.UniqueConstraint(fields=["agent", "task_id"], name="ledger_saga_task"),
-            state_constraint("state", SagaState, "ledger_saga_state_known"),
-            models.CheckConstraint(
-                condition=Q(state__in=sorted(SAGA_ENDED), ended_at__isnull=False)
-                | (~Q(state__in=sorted(SAGA_ENDED)) & Q(ended_at__isnull=True)),
-                name="ledger_saga_ended_at",
-            ),
         ]
         indexes = [
             models.Index(fields=["state", "id"], name="ledger_saga_state"),

@@ -3,9 +3,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
+from ledger.models.fields import ClockTimestamp, state_field, uuid7
 from ledger.models.saga import Saga
-from ledger.states import STEP_BEFORE_EFFECT, STEP_FINISHED, BlastRadius, StepState, Tier
+from ledger.states import STEP_FINISHED, BlastRadius, StepState, Tier
 
 
 class ToolVersion(models.Model):
@@ -33,8 +33,8 @@ class Step(models.Model):
     # The unique constraints below begin with the saga: an index of its own would only mislead.
     saga = models.ForeignKey(Saga, on_delete=models.PROTECT, related_name="steps", db_index=False)
     step_id = models.CharField(max_length=200)
-    position = models.PositiveIntegerField()
-    revision = models.PositiveIntegerField(default=1)
+    position = models.IntegerField()
+    revision = models.IntegerField(default=1)
     tool = models.CharField(max_length=200)
     # Nobody looks for steps by these three, rows are never deleted, and every index is written
     # anew at each change of state.
@@ -68,7 +68,7 @@ class Step(models.Model):
         db_index=False,
     )
     alternatives = models.JSONField(default=list)
-    alternative = models.PositiveIntegerField(default=0)
+    alternative = models.IntegerField(default=0)
     verdict = models.CharField(max_length=10)
     verdict_rule = models.CharField(max_length=200)
     policy_digest = models.CharField(max_length=64)
@@ -79,9 +79,9 @@ class Step(models.Model):
     )
     confirmed_tool = models.CharField(max_length=64, default="", blank=True)
     state = state_field(StepState)
-    fence = models.PositiveIntegerField(default=0)
-    attempts = models.PositiveIntegerField(default=0)
-    reclaims = models.PositiveIntegerField(default=0)
+    fence = models.IntegerField(default=0)
+    attempts = models.IntegerField(default=0)
+    reclaims = models.IntegerField(default=0)
     result_text = models.TextField(null=True, blank=True)  # noqa: DJ001 - null: no result yet
     error = models.JSONField(null=True, blank=True)
     residue = models.BooleanField(default=False)
@@ -91,19 +91,11 @@ class Step(models.Model):
     finished_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        # States, counters and what may never run again: a trigger's (ledger/walls.py), because a
+        # CHECK is read from its text in every statement.
         constraints = [
             models.UniqueConstraint(fields=["saga", "step_id"], name="ledger_step_identity"),
             models.UniqueConstraint(fields=["saga", "position"], name="ledger_step_position"),
-            state_constraint("state", StepState, "ledger_step_state_known"),
-            # The wall that needs no edge: an effect once recorded can never be run for again.
-            models.CheckConstraint(
-                condition=Q(executed_at__isnull=True) | ~Q(state__in=sorted(STEP_BEFORE_EFFECT)),
-                name="ledger_step_never_runs_again",
-            ),
-            models.CheckConstraint(
-                condition=~Q(state="committed") | Q(executed_at__isnull=False),
-                name="ledger_step_committed_at",
-            ),
         ]
         indexes = [
             models.Index(fields=["saga", "tool", "fingerprint"], name="ledger_step_twin"),

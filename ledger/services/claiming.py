@@ -6,7 +6,6 @@ sent (design rules 5.2 and 5.5).
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 from uuid import UUID
@@ -209,13 +208,8 @@ def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> None:
     for found in runs:
         unit.steps[found.step].fence += 1
         _tell_start(unit, found)
-    intents = {
-        "rows": json.dumps([_intent(unit, shift, found) for found in runs]),
-        "messages": [found.message for found in runs],
-        "count": len(runs),
-        "spent": SPENT,
-    }
-    unit.also(sql.START, intents)
+    statement, values = sql.START.of([_intent(unit, shift, found) for found in runs])
+    unit.also(statement, values | {"spent": SPENT})
 
 
 def _without_spent(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
@@ -263,8 +257,8 @@ def _tell_start(unit: Unit, found: Assignment) -> None:
 def _intent(unit: Unit, shift: UUID, found: Assignment) -> dict[str, Any]:
     step = unit.steps[found.step]
     return {
-        "id": str(found.attempt),
-        "message": found.message,
+        "id": found.message,
+        "attempt": str(found.attempt),
         "step": str(found.step),
         "direction": found.direction,
         "alternative": step.alternative,

@@ -1,5 +1,7 @@
 """The statements of a claim."""
 
+from ledger.services.unit_sql import Batch
+
 # What may leave now: due, not taken, not frozen, its resource free. Shared with the relay,
 # which rings only for what a shift could really take.
 TAKEABLE = """
@@ -62,11 +64,10 @@ HOLDERS = "SELECT resource, step_id FROM ledger_resourcehold WHERE resource = AN
 
 # All intents of a claim. The record of a key that was executed is not touched: that key is
 # spent, the claim is undone, and `SPENT_KEYS` says which step it was.
-START = """
+START = Batch(
+    """
 WITH intent AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%(rows)s::json) AS r(
-        id uuid, message bigint, step uuid, direction text, alternative int, fence int, token uuid,
-        key text, fingerprint text, shift uuid, round int, lease_s float8)
+    SELECT * FROM {rows}
 ), promised AS (
     INSERT INTO ledger_idempotencyrecord AS i (
         key, step_id, direction, fingerprint, state, lease_until, created_at, updated_at
@@ -80,16 +81,19 @@ WITH intent AS MATERIALIZED (
     RETURNING 1
 ), taken AS (
     UPDATE ledger_outboxmessage o SET taken_at = clock_timestamp()
-    FROM intent i WHERE o.id = i.message AND o.id = ANY(%(messages)s::bigint[])
+    FROM intent i WHERE o.id = i.id AND o.id = ANY(%(ids)s::bigint[])
 ), started AS (
     INSERT INTO ledger_attempt (
         id, step_id, direction, alternative, fence, token, idempotency_key, shift_id, round,
         state, started_at, lease_until
     )
-    SELECT i.id, i.step, i.direction, i.alternative, i.fence, i.token, i.key, i.shift, i.round,
+    SELECT i.attempt, i.step, i.direction, i.alternative, i.fence, i.token, i.key, i.shift, i.round,
         'started', clock_timestamp(), clock_timestamp() + i.lease_s * interval '1 second'
     FROM intent i
 )
 SELECT ledger_expect(count(*), %(count)s, %(spent)s) FROM promised
-"""
+""",
+    "id bigint, attempt uuid, step uuid, direction text, alternative int, fence int, token uuid, "
+    "key text, fingerprint text, shift uuid, round int, lease_s float8",
+)
 SPENT_KEYS = "SELECT key FROM ledger_idempotencyrecord WHERE key = ANY(%s) AND state = 'executed'"

@@ -90,6 +90,9 @@ def propose_in(
         found = looked if looked is not None else storage.rows(*_related_to(saga.id, prepared))
         looked = None
         related = {row.why: row for row in found}
+        if "no" in related:
+            decided = storage.rows(sql.REJECTIONS, _named(saga.id, prepared))
+            related |= {row.why: row for row in decided}
         if prior := related.get("same"):
             if prior.state == StepState.CHANGE_REQUESTED and (
                 prior.fingerprint != prepared.fingerprint
@@ -112,13 +115,18 @@ def propose_in(
 
 def _related_to(saga_id: UUID, prepared: Prepared) -> Statement:
     """The steps that this proposal may be about, by why they matter."""
-    return sql.RELATED, {
+    if not prepared.claim:
+        return sql.RELATED, _named(saga_id, prepared)
+    effect = {"claim": prepared.claim, "skeleton": prepared.skeleton}
+    return sql.RELATED_BY_EFFECT, _named(saga_id, prepared) | effect
+
+
+def _named(saga_id: UUID, prepared: Prepared) -> dict[str, Any]:
+    return {
         "saga": saga_id,
         "step_id": prepared.proposal.step_id,
         "tool": prepared.tool.key,
         "fingerprint": prepared.fingerprint,
-        "claim": prepared.claim,
-        "skeleton": prepared.skeleton,
     }
 
 
@@ -161,7 +169,6 @@ def _insert(
     verdict, alternatives = _judged(saga, step, prepared, must_ask)
     state = _first_state(verdict, related.get("previous"))
     saga.step_count += 1
-    saga.dirty = True
     unit.also(
         sql.INSERT_STEP,
         prepared.columns()

@@ -5,8 +5,8 @@ _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args
 
 # A step whose first choice is another, and that runs this as its alternative, or would have run
 # it before it was edited. The partial index is empty for most sagas.
+_ALIVE = "s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')"
 _OTHER_VERSION = """(s.alternative > 0 OR s.revision > 1)
-    AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
     AND (s.alternative > 0 AND s.alternatives -> (s.alternative - 1) @> jsonb_build_object(
             'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)
         OR s.former @> jsonb_build_array(jsonb_build_object(
@@ -29,58 +29,62 @@ SELECT s.step_id FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_NO}
     AND ({_SAME_CHOICE} OR {_SAME_ALTERNATIVE}) AND NOT {_REOPENED} LIMIT 1
 """  # noqa: S608 - the conditions are ours
 
-# Every step that this proposal may be about, in one look: the same step, the holder of its
-# effect, one whose effect key only looks the same, a twin, one that a person rejected, and
-# the step before it.
+# Every step that this proposal may be about, in one look: the same step, a twin under another
+# name, one that runs or ran this as another version of itself, and the step before it. `no`
+# says that people decided against one of them: `REJECTIONS` then tells which, and whether it
+# was reopened. Few branches, because each costs 0.03 ms before it has read anything.
 RELATED = f"""
 SELECT 'same' AS why, {_COLUMNS} FROM ledger_step s
     WHERE s.saga_id = %(saga)s::uuid AND s.step_id = %(step_id)s
 UNION ALL
+(SELECT DISTINCT ON (1) CASE WHEN {_ALIVE} THEN 'twin' WHEN {_NO} THEN 'no' END, {_COLUMNS}
+    FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s
+        AND s.fingerprint = %(fingerprint)s AND s.step_id <> %(step_id)s
+    ORDER BY 1, s.position)
+UNION ALL
+(SELECT DISTINCT ON (1) CASE WHEN {_ALIVE} THEN 'version' WHEN {_NO} THEN 'no' END, {_COLUMNS}
+    FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s
+        AND {_OTHER_VERSION}
+    ORDER BY 1, s.position)
+UNION ALL
+(SELECT 'previous', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid ORDER BY s.position DESC LIMIT 1)
+"""  # noqa: S608 - the columns are ours
+
+# The same of a tool that claims an effect: also the holder of this effect, and one whose effect
+# key only looks the same.
+RELATED_BY_EFFECT = f"""{RELATED}
+UNION ALL
 SELECT 'effect', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
-    WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text AND c.released_at IS NULL
+    WHERE c.key = %(claim)s AND c.released_at IS NULL
 UNION ALL
 SELECT 'effect', {_ARCHIVED} FROM ledger_claimtombstone c
     JOIN ledger_steptombstone s ON s.id = c.step_id
-    WHERE %(claim)s::text <> '' AND c.key = %(claim)s::text
-        AND NOT EXISTS (SELECT 1 FROM ledger_step l WHERE l.id = s.id)
+    WHERE c.key = %(claim)s AND NOT EXISTS (SELECT 1 FROM ledger_step l WHERE l.id = s.id)
 UNION ALL
 (SELECT 'lookalike', {_ARCHIVED} FROM ledger_claimtombstone c
     JOIN ledger_steptombstone s ON s.id = c.step_id
-    WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text LIMIT 1)
+    WHERE c.skeleton = %(skeleton)s AND c.key <> %(claim)s LIMIT 1)
 UNION ALL
 (SELECT 'lookalike', {_COLUMNS} FROM ledger_effectclaim c JOIN ledger_step s ON s.id = c.step_id
-    WHERE %(claim)s::text <> '' AND c.skeleton = %(skeleton)s AND c.key <> %(claim)s::text
-        AND c.released_at IS NULL LIMIT 1)
-UNION ALL
-(SELECT 'twin', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
-        AND s.step_id <> %(step_id)s
-        AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')
-    ORDER BY s.position LIMIT 1)
-UNION ALL
-(SELECT 'version', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION}
-    ORDER BY s.position LIMIT 1)
-UNION ALL
-SELECT CASE WHEN {_REOPENED} THEN 'reopened' ELSE 'rejected' END, {_COLUMNS}
+    WHERE c.skeleton = %(skeleton)s AND c.key <> %(claim)s AND c.released_at IS NULL LIMIT 1)
+"""  # noqa: S608
+
+REJECTIONS = f"""
+SELECT CASE WHEN {_REOPENED} THEN 'reopened' ELSE 'rejected' END AS why, {_COLUMNS}
     FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_SAME_CHOICE} AND {_NO}
 UNION ALL
 SELECT CASE WHEN {_REOPENED} THEN 'reopened' ELSE 'rejected' END, {_COLUMNS}
     FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_SAME_ALTERNATIVE} AND {_NO}
-UNION ALL
-SELECT 'previous', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid
-        AND s.position = (SELECT step_count FROM ledger_saga WHERE id = %(saga)s::uuid)
-"""  # noqa: S608 - the columns are ours
+"""  # noqa: S608
 
 TWIN = f"""
 (SELECT s.step_id, s.state, s.position FROM ledger_step s
     WHERE s.saga_id = %(saga)s::uuid AND s.tool = %(tool)s AND s.fingerprint = %(fingerprint)s
-        AND s.step_id <> %(step_id)s
-        AND s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated'))
+        AND s.step_id <> %(step_id)s AND {_ALIVE})
 UNION ALL
 (SELECT s.step_id, s.state, s.position FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_OTHER_VERSION})
+    WHERE s.saga_id = %(saga)s::uuid AND s.step_id <> %(step_id)s AND {_ALIVE} AND {_OTHER_VERSION})
 ORDER BY position LIMIT 1
 """  # noqa: S608
 
@@ -109,6 +113,8 @@ WITH version AS (
     VALUES (%(tool_digest)s, %(tool)s, %(tool_version)s, %(definition)s::jsonb,
         clock_timestamp())
     ON CONFLICT (digest) DO NOTHING
+), counted AS (
+    UPDATE ledger_saga SET step_count = %(position)s WHERE id = %(saga)s::uuid
 )
 INSERT INTO ledger_step (
     id, saga_id, step_id, position, revision, tool, tool_version_id, tier, blast_radius,

@@ -34,22 +34,23 @@ from ledger.states import (
 )
 from ledger.walls_sql import SUPERSEDED
 
-_LOCK = (
-    f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
-    "WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
-)
+_SAGAS = f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
+_LOCK = f"{_SAGAS} WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
+# Most transitions are about one: that spares the sort.
+_LOCK_ONE = f"{_SAGAS} WHERE g.id = %s FOR UPDATE OF g"
 _READ = (
     f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
 )
 
 
-_LOCK_BOTH = (
+_BOTH = (
     f"SELECT {SAGA_AND_STEP_COLUMNS} FROM ledger_step s "  # noqa: S608
     "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
-    "WHERE s.id = ANY(%s) ORDER BY g.id, s.id FOR UPDATE OF g, s"
 )
+_LOCK_BOTH = f"{_BOTH} WHERE s.id = ANY(%s) ORDER BY g.id, s.id FOR UPDATE OF g, s"
+_LOCK_BOTH_ONE = f"{_BOTH} WHERE s.id = %s FOR UPDATE OF g, s"
 _LOCK_TAKEN = (
     "WITH taken AS MATERIALIZED ({}) "  # noqa: S608 - what is taken is ours too
     f"SELECT {SAGA_AND_STEP_COLUMNS}, t.* FROM taken t "
@@ -87,7 +88,8 @@ class Unit:
         Locks are taken in the order of ids, so that two units never wait in a circle.
         """
         wanted = sorted({*saga_ids} - self.sagas.keys())
-        locked, *results = storage.rows_all([(_LOCK, [wanted]), *then])
+        lock: Statement = (_LOCK_ONE, wanted) if len(wanted) == 1 else (_LOCK, [wanted])
+        locked, *results = storage.rows_all([lock, *then])
         for found in locked:
             self.sagas[found.id] = SagaRow(*found)
         return results
@@ -99,7 +101,9 @@ class Unit:
 
         Both rows are locked, so that both are read as they are once the lock is had.
         """
-        locked, *results = storage.rows_all([(_LOCK_BOTH, [list(step_ids)]), *then])
+        wanted = [*step_ids]
+        lock: Statement = (_LOCK_BOTH_ONE, wanted) if len(wanted) == 1 else (_LOCK_BOTH, [wanted])
+        locked, *results = storage.rows_all([lock, *then])
         for found in locked:
             self._keep(found)
         return results
@@ -263,7 +267,7 @@ class Unit:
             (sql.END_ATTEMPTS, self._endings),
             (sql.INSERT_MESSAGES, self._messages),
         ]
-        statements = self._statements + [(text, sql.batch(rows)) for text, rows in writes if rows]
+        statements = self._statements + [batch.of(rows) for batch, rows in writes if rows]
         for text, ids in ((sql.RELEASE_CLAIMS, self._unclaimed), (sql.RELEASE_HOLDS, self._freed)):
             if ids:
                 statements.append((text, [ids]))

@@ -1,25 +1,71 @@
-"""The statements of a `Unit`: rows come as one JSON parameter, so a batch is one statement."""
+"""The statements of a `Unit`: a batch of rows is one statement."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from ledger.rows import SagaRow, StepRow
 from ledger.states import SAGA_ENDED, STEP_FINISHED
 
-INSERT_ENTRIES = """
+
+class Batch:
+    """A statement over rows that are named `{rows}` in it, and have the columns given.
+
+    Several come as one JSON parameter, with their ids beside it, for the planner: it takes a JSON
+    list for a hundred rows and would read the whole table rather than its index. One row comes as
+    plain parameters, which spares Postgres a third of an update's work (0.05 ms).
+    """
+
+    def __init__(self, sql: str, columns: str, *, ordered: bool = False) -> None:
+        self.sql, self.columns = sql, columns
+        fields = [column.split() for column in columns.split(",")]
+        one = ", ".join(f"%({name})s::{kind} AS {name}" for name, kind in fields)
+        many = f"json_to_recordset(%(rows)s::json) AS r({columns})"
+        if ordered:
+            names = ", ".join(name for name, _ in fields)
+            many = (
+                f"ROWS FROM (json_to_recordset(%(rows)s::json) AS ({columns})) "
+                f"WITH ORDINALITY AS r({names}, n) ORDER BY r.n"
+            )
+        self._one = _IDS.sub("", sql.replace("{rows}", f"(SELECT {one}) AS r"))
+        self._many = sql.replace("{rows}", many)
+
+    def of(self, rows: Sequence[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+        """The statement for these rows, JSON values all; there is at least one."""
+        if len(rows) == 1:
+            plain = {name: _plain(value) for name, value in rows[0].items()}
+            return self._one, plain | {"count": 1}
+        ids = [row["id"] for row in rows if "id" in row]
+        return self._many, {"rows": _dumps(rows), "ids": ids, "count": len(rows)}
+
+
+_IDS = re.compile(r" AND \w+\.\w+ = ANY\(%\(ids\)s::\w+\[\]\)")
+
+
+def _plain(value: Any) -> Any:
+    return _dumps(value) if isinstance(value, dict | list) else value
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+INSERT_ENTRIES = Batch(
+    """
 INSERT INTO ledger_entry (saga_id, kind, step_id, actor, payload, seq, at, state, prev_hash, hash)
 SELECT r.saga_id, r.kind, r.step_id, r.actor, r.payload, 0, clock_timestamp(), '', '', ''
-FROM ROWS FROM (json_to_recordset(%(rows)s::json) AS (
-    saga_id uuid, kind text, step_id text, actor text, payload text
-)) WITH ORDINALITY AS r(saga_id, kind, step_id, actor, payload, n)
-ORDER BY r.n
-"""
+FROM {rows}
+""",
+    "saga_id uuid, kind text, step_id text, actor text, payload text",
+    ordered=True,
+)
 
 # Who finds that somebody else was first undoes its whole transition (ledger/walls_sql.py).
-UPDATE_STEPS = """
+UPDATE_STEPS = Batch(
+    """
 WITH changed AS (UPDATE ledger_step s SET
     state = r.state, fence = r.fence, attempts = r.attempts, reclaims = r.reclaims,
     alternative = r.alternative, held_why = r.held_why, confirmed_tool = r.confirmed_tool,
@@ -28,30 +74,31 @@ WITH changed AS (UPDATE ledger_step s SET
     executed_at = CASE WHEN r.executed_seq IS NULL THEN NULL
                        ELSE coalesce(s.executed_at, clock_timestamp()) END,
     finished_at = CASE WHEN r.finished THEN clock_timestamp() END
-FROM json_to_recordset(%(rows)s::json) AS r(
-    id uuid, was text, fence_was int, state text, fence int, attempts int, reclaims int,
-    alternative int, held_why text, confirmed_tool text, result_text text, error jsonb,
-    residue boolean, executed_seq bigint, finished boolean
-)
+FROM {rows}
 WHERE s.id = r.id AND s.id = ANY(%(ids)s::uuid[])
     AND s.state = r.was AND s.fence = r.fence_was
 RETURNING 1) SELECT ledger_expect(count(*), %(count)s) FROM changed
-"""
+""",
+    "id uuid, was text, fence_was int, state text, fence int, attempts int, reclaims int, "
+    "alternative int, held_why text, confirmed_tool text, result_text text, error jsonb, "
+    "residue boolean, executed_seq bigint, finished boolean",
+)
 
-UPDATE_SAGAS = """
+UPDATE_SAGAS = Batch(
+    """
 WITH changed AS (UPDATE ledger_saga g SET
     state = r.state, fence = r.fence, step_count = r.step_count, retries_used = r.retries_used,
     pivot_position = r.pivot_position, ended_backward_why = r.ended_backward_why,
     closed_at = CASE WHEN r.closed THEN coalesce(g.closed_at, clock_timestamp()) END,
     ended_at = CASE WHEN r.ended THEN clock_timestamp() END,
     updated_at = clock_timestamp()
-FROM json_to_recordset(%(rows)s::json) AS r(
-    id uuid, was text, state text, fence int, step_count int, retries_used int,
-    pivot_position int, closed boolean, ended_backward_why text, ended boolean
-)
+FROM {rows}
 WHERE g.id = r.id AND g.id = ANY(%(ids)s::uuid[]) AND g.state = r.was
 RETURNING 1) SELECT ledger_expect(count(*), %(count)s) FROM changed
-"""
+""",
+    "id uuid, was text, state text, fence int, step_count int, retries_used int, "
+    "pivot_position int, closed boolean, ended_backward_why text, ended boolean",
+)
 
 RELEASE_CLAIMS = """
 UPDATE ledger_effectclaim SET released_at = clock_timestamp()
@@ -60,25 +107,26 @@ WHERE step_id = ANY(%s::uuid[]) AND released_at IS NULL
 
 RELEASE_HOLDS = "DELETE FROM ledger_resourcehold WHERE step_id = ANY(%s::uuid[])"
 
-INSERT_MESSAGES = """
+INSERT_MESSAGES = Batch(
+    """
 INSERT INTO ledger_outboxmessage (
     step_id, kind, direction, saga_fence, tool, agent, saga_id, resource, round, negatives,
     due_at, created_at, parked_why
 )
 SELECT r.step_id, r.kind, r.direction, r.saga_fence, r.tool, r.agent, r.saga_id, r.resource,
     r.round, r.negatives, clock_timestamp() + r.delay_s * interval '1 second', clock_timestamp(), ''
-FROM json_to_recordset(%(rows)s::json) AS r(
-    step_id uuid, kind text, direction text, saga_fence int, tool text, agent text,
-    saga_id uuid, resource text, round int, negatives int, delay_s float8
+FROM {rows}
+""",
+    "step_id uuid, kind text, direction text, saga_fence int, tool text, agent text, "
+    "saga_id uuid, resource text, round int, negatives int, delay_s float8",
 )
-"""
 
 # An attempt and the record of its key end together; `executed` is final, so a record that
 # says so already is left as it is.
-END_ATTEMPTS = """
+END_ATTEMPTS = Batch(
+    """
 WITH ending AS (
-    SELECT * FROM json_to_recordset(%(rows)s::json)
-        AS r(id uuid, state text, record text, outcome text)
+    SELECT * FROM {rows}
 ), attempt AS (
     UPDATE ledger_attempt a SET state = e.state, outcome = e.outcome::jsonb,
         ended_at = clock_timestamp()
@@ -89,17 +137,9 @@ UPDATE ledger_idempotencyrecord i SET state = a.record, lease_until = NULL,
     response = CASE WHEN a.record = 'executed' THEN a.outcome ELSE i.response END,
     updated_at = clock_timestamp()
 FROM attempt a WHERE i.key = a.idempotency_key AND i.state = 'pending'
-"""
-
-
-def batch(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Rows as one JSON parameter. Their ids go beside it, for the planner: it takes a JSON list
-    for a hundred rows and would read the whole table rather than its index."""
-    return {
-        "rows": json.dumps(rows, separators=(",", ":"), ensure_ascii=False),
-        "ids": [row["id"] for row in rows if "id" in row],
-        "count": len(rows),
-    }
+""",
+    "id uuid, state text, record text, outcome text",
+)
 
 
 def step_change(step: StepRow) -> dict[str, Any]:

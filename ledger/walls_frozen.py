@@ -1,0 +1,77 @@
+"""The walls around what never changes: what a step is and does, and an effect once recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ledger.states import RecordState, StepState
+from ledger.walls_sql import REFUSED, quoted
+
+STEP_IDENTITY = (
+    *("id", "saga_id", "step_id", "position", "created_at"),
+    *("effect_key", "repeat_of_id", "duplicate_of_id"),
+)
+STEP_ARGS = (
+    *("tool", "tool_version_id", "tier", "args_text", "args", "fingerprint"),
+    *("idempotency_key", "resource", "alternatives", "former"),
+)
+STEP_EFFECT = ("executed_at", "executed_seq", "result_text")
+RECORD_IDENTITY = ("key", "step_id", "direction", "fingerprint")
+REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
+
+
+def _changed(columns: Iterable[str]) -> str:
+    columns = tuple(columns)
+    old = ", ".join(f"OLD.{column}" for column in columns)
+    new = ", ".join(f"NEW.{column}" for column in columns)
+    return f"({old}) IS DISTINCT FROM ({new})"
+
+
+FROZEN_STEP = f"""
+CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF {_changed(STEP_IDENTITY)} THEN
+        RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    IF {_changed(STEP_ARGS)} AND NOT (
+        NEW.revision = OLD.revision + 1 AND OLD.state IN ({quoted(REVISABLE)})
+    ) THEN
+        RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE FUNCTION ledger_step_recorded() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF {_changed(STEP_EFFECT)} THEN
+        RAISE EXCEPTION 'the effect of step % is recorded', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_step_recorded
+    BEFORE UPDATE OF {", ".join(STEP_EFFECT)} ON ledger_step
+    FOR EACH ROW WHEN (OLD.executed_at IS NOT NULL) EXECUTE FUNCTION ledger_step_recorded();
+CREATE OR REPLACE FUNCTION ledger_record_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF {_changed(RECORD_IDENTITY)}
+        OR OLD.state = '{RecordState.EXECUTED}' AND {_changed(["state", "response"])} THEN
+        RAISE EXCEPTION 'idempotency record % is frozen', OLD.key USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_record_frozen
+    BEFORE UPDATE OF {", ".join(RECORD_IDENTITY)} ON ledger_idempotencyrecord
+    FOR EACH ROW EXECUTE FUNCTION ledger_record_frozen();
+CREATE OR REPLACE TRIGGER ledger_record_spent
+    BEFORE UPDATE OF state, response ON ledger_idempotencyrecord
+    FOR EACH ROW WHEN (OLD.state = '{RecordState.EXECUTED}')
+    EXECUTE FUNCTION ledger_record_frozen();
+"""
+
+# A trigger of named columns fires when one of them is set, whatever to: the hot path sets none
+# of those that are frozen, and so pays nothing for them. Apart, because a trigger can only name
+# columns that are there, and the first migrations of INSTALL know fewer.
+FROZEN = f"""
+CREATE OR REPLACE TRIGGER ledger_step_frozen
+    BEFORE UPDATE OF {", ".join(STEP_IDENTITY + STEP_ARGS)} ON ledger_step
+    FOR EACH ROW EXECUTE FUNCTION ledger_step_frozen();
+"""
