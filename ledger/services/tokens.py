@@ -30,12 +30,15 @@ TOOL_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,200}")
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="saga-console"'}
 REFUSED = {"WWW-Authenticate": 'Bearer realm="saga-console", error="invalid_token"'}
 
-_FIND = """
-SELECT t.tools, a.id AS agent_id, a.name AS agent_name, u.id AS user_id, u.{username} AS username
-FROM ledger_token t
-LEFT JOIN ledger_agent a ON a.id = t.agent_id
-LEFT JOIN {users} u ON u.id = t.user_id
-WHERE t.digest = %s AND t.revoked_at IS NULL AND (u.id IS NULL OR u.is_active)
+_FIND_AGENT = """
+SELECT t.tools, a.id AS agent_id, a.name AS agent_name, NULL AS user_id, '' AS username
+FROM ledger_token t JOIN ledger_agent a ON a.id = t.agent_id
+WHERE t.digest = %s AND t.revoked_at IS NULL
+"""
+_FIND_PERSON = """
+SELECT t.tools, NULL AS agent_id, '' AS agent_name, u.id AS user_id, u.{username} AS username
+FROM ledger_token t JOIN {users} u ON u.id = t.user_id
+WHERE t.digest = %s AND t.revoked_at IS NULL AND u.is_active
 """
 
 
@@ -47,21 +50,27 @@ def bearer(raw: str) -> Bearer:
     """
     if not raw.startswith("saga_"):
         raise Unauthorized("This is not one of this console's tokens.", headers=REFUSED)
-    user = get_user_model()
-    table = user._meta.db_table  # noqa: SLF001 - documented API in spite of its name
-    sql = _FIND.format(users=table, username=user.USERNAME_FIELD)
-    owner = row(sql, [_digest(raw)])
+    owner = row(_find(of_agent=raw.startswith("saga_agent_")), [_digest(raw)])
     if owner is None:
         raise Unauthorized(
             "The token is unknown or was revoked. Ask an operator for a new one.", headers=REFUSED
         )
     return Bearer(
         agent_id=owner.agent_id,
-        agent_name=owner.agent_name or "",
+        agent_name=owner.agent_name,
         user_id=owner.user_id,
-        username=owner.username or "",
+        username=owner.username,
         tools=tuple(owner.tools),
     )
+
+
+def _find(*, of_agent: bool) -> str:
+    """The statement that finds a token's bearer: `_fresh` writes on a token whose it is."""
+    if of_agent:
+        return _FIND_AGENT
+    user = get_user_model()
+    table = user._meta.db_table  # noqa: SLF001 - documented API in spite of its name
+    return _FIND_PERSON.format(users=table, username=user.USERNAME_FIELD)
 
 
 def can_operate(caller: Bearer) -> bool:
