@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -66,6 +67,10 @@ class Gate:
     def put_back(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Insert what comes back with its saga."""
         archiving.put_back(rows)
+
+    def forget(self, older_than: timedelta) -> int:
+        """Delete what counts for no limit any more, and is older than this; how many rows."""
+        return archiving.forget(older_than)
 
     def sweep(self) -> int:
         """End requests whose time is over, and write what people are told; how many ended."""

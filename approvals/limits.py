@@ -11,6 +11,8 @@ from approvals.expressions import CannotEvaluate, Document, compiled
 
 # As many as the column of a reservation holds, and far more than anybody means.
 MOST = 1e18
+# The longest window that a limit may have.
+LONGEST_S = 366 * 86400
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from approvals import expressions
-from approvals.limits import Limit
+from approvals.limits import LONGEST_S, Limit
 from approvals.policy import DEFAULT, ONE_APPROVER, Policy, Rule, Terms
 from approvals.policyschema import FILE, TERMS
 from approvals.quorum import Need
@@ -38,7 +38,7 @@ _BOUNDS = {
     "expires": (1, 30 * 86400),
     "remind": (60, 30 * 86400),
     "delay": (1, 86400),
-    "per": (1, 366 * 86400),
+    "per": (1, LONGEST_S),
 }
 
 Found = Iterator[tuple[Place, str]]

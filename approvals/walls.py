@@ -7,6 +7,7 @@ and key. Plain SQL for the reason given in ledger/walls.py.
 
 from __future__ import annotations
 
+from approvals.limits import LONGEST_S
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
 from approvals.walls_who import BROKEN
 from ledger.states import RecordState
@@ -170,7 +171,8 @@ CREATE OR REPLACE TRIGGER approvals_attempt_allowed BEFORE INSERT ON ledger_atte
 """
 
 # What was taken of a limit is given back by one fact alone: the record of the run's key says that
-# it certainly had no effect. Unknown, executed, or nobody knows: it stays taken.
+# it certainly had no effect. Unknown, executed, or nobody knows: it stays taken. A row may go when
+# it counts for nothing any more: given back, or older than any window and of a step that has left.
 GIVEN_BACK = f"""
 CREATE OR REPLACE FUNCTION approvals_limit_given_back() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
@@ -198,8 +200,18 @@ BEGIN
 END $wall$;
 CREATE OR REPLACE TRIGGER approvals_reservation_kept BEFORE UPDATE ON approvals_reservation
     FOR EACH ROW EXECUTE FUNCTION approvals_reservation_kept();
+CREATE OR REPLACE FUNCTION approvals_reservation_counts() RETURNS trigger
+LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF OLD.returned_at IS NOT NULL OR OLD.reserved_at < clock_timestamp() - interval '{LONGEST_S} s'
+        AND NOT EXISTS (SELECT FROM ledger_step WHERE id = OLD.step_id) THEN
+        RETURN OLD;
+    END IF;
+    RAISE EXCEPTION 'what run % took of a limit may still count: DELETE is refused',
+        OLD.idempotency_key USING ERRCODE = '{REFUSED}';
+END $wall$;
 CREATE OR REPLACE TRIGGER approvals_reservation_no_delete BEFORE DELETE ON approvals_reservation
-    FOR EACH ROW EXECUTE FUNCTION approvals_kept();
+    FOR EACH ROW EXECUTE FUNCTION approvals_reservation_counts();
 CREATE OR REPLACE TRIGGER approvals_reservation_no_truncate BEFORE TRUNCATE
     ON approvals_reservation FOR EACH STATEMENT EXECUTE FUNCTION approvals_kept();
 """
@@ -224,7 +236,11 @@ INSTALL = TRANSITION + FROZEN + KEPT + ANSWERED_BY_PEOPLE + STAYS_HELD + ATTEMPT
 DOOR = NOTHING_OPEN
 # So do reservations.
 LIMITS = GIVEN_BACK
-OF_LIMITS = ("approvals_limit_given_back", "approvals_reservation_kept")
+OF_LIMITS = (
+    "approvals_limit_given_back",
+    "approvals_reservation_kept",
+    "approvals_reservation_counts",
+)
 FUNCTIONS = (
     "approvals_approval_transition",
     "approvals_approval_frozen",

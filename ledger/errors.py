@@ -69,7 +69,7 @@ class Unauthorized(SagaError):
 
 
 class Forbidden(SagaError):
-    type, status, title = "forbidden", 403, "This token may not do that"
+    type, status, title = "forbidden", 403, "You may not do that"
 
 
 class NotFound(SagaError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
@@ -139,6 +140,12 @@ class Gate(Protocol):
 
     def put_back(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Insert what an export holds of a saga that comes back in this transaction."""
+
+    def forget(self, older_than: timedelta) -> int:
+        """Delete what the gate keeps without need, once older than this; how many rows.
+
+        Not in the ledger's transaction: a batch at a time.
+        """
 
     def sweep(self) -> int:
         """Act on what the clock brought (expiry, reminders); count of requests changed."""

@@ -9,6 +9,7 @@ its arguments are masked where the tool's schema says so (`"writeOnly": true` or
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -133,6 +134,43 @@ def _places(nodes: Nodes, index: int) -> list[Any]:
         else:
             found.append(node.get("items"))
     return found
+
+
+def unmasked(sent: Any, shown: Any, bound: Any) -> Any:
+    """What somebody who was shown `shown` for `bound` means by `sent`. Raises StillMasked.
+
+    A part that comes back exactly as it was shown is the part that it stands for. The places of
+    a list can move, so a list with a secret in it comes back whole or with the secret written anew.
+    """
+    if shown == bound:
+        return sent
+    found = instead(sent, shown, bound)
+    if MASK in json.dumps(found, ensure_ascii=False):
+        raise StillMasked
+    return found
+
+
+class StillMasked(Exception):
+    """A mask is at a place where there was none, so nobody knows what it stands for."""
+
+
+def instead(value: Any, before: Any, after: Any) -> Any:
+    """`value` with every part that is the same in `before` as it is in `after`."""
+    if _text(value) == _text(before):
+        return after
+    if all(isinstance(one, Mapping) for one in (value, before, after)):
+        return {
+            name: instead(part, before[name], after[name])
+            if name in before and name in after
+            else part
+            for name, part in value.items()
+        }
+    return value
+
+
+def _text(value: Any) -> str:
+    """Of the JSON: true is not 1."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _is_telling(name: str) -> bool:

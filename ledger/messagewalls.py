@@ -37,9 +37,20 @@ def _row(prefix: str, columns: str) -> str:
 
 _FACT = "(id, saga_id, about, kind, round, groups, at)"
 
+# Only what has come to its end, about a saga that has left, may ever go.
 KEPT = f"""
 CREATE OR REPLACE FUNCTION ledger_message_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE gone jsonb;
 BEGIN
+    IF TG_OP = 'DELETE' THEN
+        gone := to_jsonb(OLD);
+        IF (CASE TG_TABLE_NAME WHEN 'ledger_notice' THEN gone ->> 'spread_at' IS NOT NULL
+                ELSE gone ->> 'state' <> '{MessageState.WAITING}' END)
+            AND NOT EXISTS (SELECT FROM ledger_saga WHERE id = coalesce((gone ->> 'saga_id')::uuid,
+                (SELECT saga_id FROM ledger_notice WHERE id = (gone ->> 'notice_id')::bigint))) THEN
+            RETURN OLD;
+        END IF;
+    END IF;
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;

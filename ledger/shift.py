@@ -157,7 +157,7 @@ class ShiftLoop:
         except storage.AWAY:
             raise
         except Exception as error:
-            shifts.set_aside(f"{type(error).__name__}: {error}")
+            shifts.set_aside(storage.said(error))
             return []
 
     def _call(self, assignment: Assignment, start_by: float) -> None:

@@ -127,6 +127,13 @@ def sqlstate(error: BaseException) -> str:
     return getattr(cause, "sqlstate", None) or ""
 
 
+def said(error: BaseException) -> str:
+    """What went wrong in one sentence, for people: of Postgres its message, never a statement."""
+    cause = error.__cause__ if isinstance(error, DatabaseError) else error
+    told = getattr(getattr(cause, "diag", None), "message_primary", None)
+    return f"The database refused it: {told}." if told else f"{type(error).__name__}: {error}"
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether the connection broke, so that nobody knows if a COMMIT was carried out.
 

@@ -15,6 +15,7 @@ import pytest
 
 from approvals.models import Approval
 from approvals.services import deciding
+from approvals.services.expiring import UNANSWERED
 from ledger import storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
@@ -185,7 +186,7 @@ def test_an_expired_question_passes_as_blocked(shop: Shop, check: Any) -> None:
     found = events(saga)
     # The first question was replaced before anybody answered: that was no yes either.
     assert [e["decision"] for e in found if e["type"] == "approval_decision"] == ["deny", "deny"]
-    assert found[-2]["reason"] == "Nobody answered in time."
+    assert found[-2]["reason"] == UNANSWERED
     assert not [event for event in found if event["type"] == "action_executed"]
 
 

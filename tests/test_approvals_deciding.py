@@ -245,6 +245,7 @@ def test_a_late_click_ends_the_request_and_is_noted_as_late(ana: Bearer) -> None
 
 
 def test_sweeps_side_by_side_end_a_request_once() -> None:
+    """Case D8: exactly one terminal entry, and a sweep that comes again does nothing."""
     cases = [waiting_case() for _ in range(5)]
     for case in cases:
         case.ask_again(seconds=0.05)
@@ -266,43 +267,14 @@ def test_a_sweep_leaves_what_is_not_due(ana: Bearer) -> None:
     assert case.request.state == "approved"
 
 
-def test_a_yes_and_the_end_at_the_same_moment_have_one_winner(ana: Bearer) -> None:
-    for round_ in range(60):
-        case = waiting_case()
-        # A yes lasts as long as the question did: long enough for the claim below.
-        case.ask_again(seconds=0.25)
-        due = time.monotonic() + 0.25
-        # An answer takes some milliseconds to reach the row: the clicks are spread before the end.
-        at = due - (round_ % 10) * 0.002
-
-        def late(case: Case = case, at: float = at) -> Decided:
-            time.sleep(max(0.0, at - time.monotonic()))
-            return approve(ana, case)
-
-        def sweep(due: float = due) -> int:
-            time.sleep(max(0.0, due - time.monotonic()))
-            return Gate().sweep()
-
-        said, _swept = in_threads([late, sweep])
-        ends = [kind for kind in case.kinds() if kind in ("approval.approved", "approval.expired")]
-        assert len(ends) == 1, case.kinds()
-        if isinstance(said, Decided):
-            assert ends == ["approval.approved"]
-            assert len(claim()) == 1
-        else:
-            assert isinstance(said, errors.ApprovalExpired)
-            assert ends == ["approval.expired"]
-            assert claim() == []
-
-
 def test_a_yes_in_the_last_moment_holds_when_the_worker_wakes_later(ana: Bearer) -> None:
+    """Case D13: the question's time is over by then, and the yes to it lasts as long again."""
     case = waiting_case()
     case.ask_again(seconds=1.0)
     time.sleep(0.7)
     approve(ana, case)
     time.sleep(0.5)
     request = case.request
-    # The question's time is over; the yes to it lasts as long again (case D13).
     assert storage.row("SELECT clock_timestamp() > %s AS over", [request.expires_at]).over
     assert request.yes_until == request.decided_at + request.lasts
     assert len(claim()) == 1

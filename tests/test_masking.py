@@ -160,6 +160,7 @@ def shown_by(client: Client, *paths: str) -> str:
 
 class TestSinks:
     def test_pages(self, case: Case) -> None:
+        """Case G5, on pages; the other sinks follow."""
         client = Client()
         client.force_login(tokens.seat_operator("ana", group="approvers", password="a long one 9!"))
         saga: UUID = case.saga
@@ -190,6 +191,7 @@ class TestSinks:
         assert assignment.call.args == whole
 
     def test_mail(self, case: Case, mailbox: Mailbox, channels_file: Write) -> None:
+        """Case G5, in a mail."""
         channels_file(
             '[channel.desk]\nform = "mail"\ngroups = ["approvers"]\nto = ["desk@example.org"]\n'
         )

@@ -10,10 +10,13 @@ from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import transaction
 from django.test import Client
 
-from approvals.services import deciding, expiring, spreading
+from approvals.models import Review
+from approvals.services import deciding, expiring, reviewing, spreading
+from ledger.bearer import Bearer
 from ledger.models import Message, Notice
 from ledger.services import closing
 from tests.approvalcast import Case, claim, person, tools, waiting_case
@@ -161,6 +164,7 @@ class TestWebhook:
 def test_case_G6_every_end_follows_up_on_every_channel(
     how: str, receiver: Receiver, mailbox: Mailbox, channels_file: Write
 ) -> None:
+    """Case G6: mail, webhook and chat, on each terminal state, expiry too."""
     channels_file(
         MAIL + webhook_channel("audit") + webhook_channel("chat", form="slack"),
         HOOK_URL=receiver.url,
@@ -181,9 +185,58 @@ def test_case_G6_every_end_follows_up_on_every_channel(
     assert by_channel == {"desk": expected, "audit": expected, "chat": expected}
 
 
+DESK_AND_CALL = """
+[channel.desk]
+form = "mail"
+groups = ["approvers"]
+to = ["desk@example.org"]
+[channel.call]
+form = "mail"
+groups = ["oncall"]
+to = ["call@example.org"]
+"""
+
+
+def test_a_broken_glass_is_told_to_those_who_were_passed_over_and_to_those_on_call(
+    mailbox: Mailbox, receiver: Receiver, channels_file: Write
+) -> None:
+    """Loud means a message of its own, once a channel; and so is the end of its review."""
+    chat = webhook_channel("chat", form="slack") + webhook_channel("audit")
+    channels_file(DESK_AND_CALL + chat, HOOK_URL=receiver.url, HOOK_KEY=SECRET)
+    person("gia")
+    call_command("break_glass", "gia")
+    gia = Bearer(user_id=User.objects.get(username="gia").pk, username="gia")
+    case = waiting_case(id="p1", amount=4200)
+    case.ask_again(needs={"approvers": 2})
+    case.request.refresh_from_db()
+    told = {"args_digest": case.digest, "incident": "INC-7", "reason": "Payments are down"}
+    deciding.break_glass(gia, case.request.pk, **told)
+    for _ in range(2):
+        post()
+    loud = Message.objects.filter(content__type="approval.break_glass")
+    assert sorted(loud.values_list("channel", flat=True)) == ["audit", "call", "chat", "desk"]
+    (called,) = [mail for mail in mailbox.mails if mail.rcpt == ["call@example.org"]]
+    assert "gia alone approved" in called["Subject"].replace("\n", "")
+    for word in ("INC-7", "Payments are down", "2 of approvers", "somebody else has to review"):
+        assert word in called.get_content()
+    (data,) = [one["data"] for one in audited(receiver) if one["type"] == "approval.break_glass"]
+    assert (data["by"], data["incident"], data["state"]) == ("gia", "INC-7", "approved")
+    oskar = person("oskar", "oncall")
+    reviewing.close(oskar, Review.objects.get().pk, finding="It was right.")
+    post()
+    assert "oskar closed the review" in mailbox.mails[-1]["Subject"].replace("\n", "")
+    assert "It was right." in mailbox.mails[-1].get_content()
+
+
+def audited(receiver: Receiver) -> list[Any]:
+    """What came in the webhook's own form."""
+    return [one.json for one in receiver.got if "type" in one.json]
+
+
 def test_case_G8_a_cancelled_saga_closes_its_requests_and_says_so(
     receiver: Receiver, channels_file: Write
 ) -> None:
+    """Case G8."""
     channels_file(webhook_channel("audit"), HOOK_URL=receiver.url, HOOK_KEY=SECRET)
     case = waiting_case()
     end(case, "cancelled")
@@ -250,6 +303,7 @@ class TestCaseF16:
     def test_opening_the_link_decides_nothing_and_a_press_still_does(
         self, mailbox: Mailbox, channels_file: Write
     ) -> None:
+        """Case F16: HEAD and GET, twice each, on every address; then the form, once."""
         channels_file(MAIL)
         case = waiting_case()
         post()

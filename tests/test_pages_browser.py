@@ -10,6 +10,7 @@ from django.urls import reverse
 from playwright.sync_api import Page, expect
 
 from ledger.templatetags.values import FOLD_ABOVE
+from tests.approvalcast import Case
 from tests.stage import PASSWORD, Stage, a_stage
 
 __all__ = ["a_stage"]
@@ -63,6 +64,7 @@ def test_approving_what_cannot_be_undone_needs_the_second_press(stage, seated):
 
 
 def test_a_folded_argument_is_unfolded_and_must_be_ticked(stage, seated, live_server):
+    """Case G1: Approve does nothing until the folded part was opened."""
     step = stage.refund(stage.saga(), note="ok " + "x" * FOLD_ABOVE + " && rm -rf /")
     request = stage.request(step)
     seated.goto(live_server.url + reverse("approvals:approval-detail", args=[request.pk]))
@@ -113,6 +115,23 @@ def test_a_poll_leaves_an_answer_that_is_being_written_alone(stage, seated, live
     seated.wait_for_timeout(4_500)
     written = seated.locator("textarea:focus")
     expect(written).to_have_value("I looked at the bank and")
+
+
+def test_at_the_deadline_the_buttons_are_dead_and_then_gone(stage, seated, live_server):
+    """Case D1: by the server's clock, with no relay to write the end down."""
+    saga = stage.saga()
+    case = Case(stage.agent, saga, stage.refund(saga))
+    case.ask_again(seconds=4.0)
+    seated.goto(live_server.url + reverse("approvals:approval-detail", args=[case.request.pk]))
+    approve = seated.get_by_role("button", name="Approve", exact=True)
+    expect(approve).to_be_enabled()
+    # The page alone: what the polls would bring is kept away for a while.
+    seated.route("**/approvals/*/?seen=*", lambda route: route.fulfill(status=204))
+    expect(approve).to_be_disabled(timeout=8_000)
+    expect(seated.get_by_role("button", name="Reject")).to_be_disabled()
+    seated.unroute("**/approvals/*/?seen=*")
+    expect(approve).to_have_count(0)
+    assert case.request.state == "pending"  # nobody has written it down, and it is so
 
 
 def test_somebody_elses_decision_closes_the_box_while_one_reads(stage, seated):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -48,7 +49,11 @@ def test_a_high_blast_radius_asks_for_the_password_again(stage, browser, answer)
     assert not Decision.objects.exists()
     wrong = post(browser, stage, step, answer, reason="Because", password="guess")
     assert wrong.status_code == 403
-    assert "That is not your password" in wrong.content.decode()
+    html = wrong.content.decode()
+    assert html.count("That is not your password") == 2  # above all, and at the field
+    assert "Your password is needed" in html
+    box = "approve" if answer == "approve" else "refuse"
+    assert re.findall(r'id="([a-z]+)-password"[^>]*autofocus', html) == [box]
     assert not Decision.objects.exists()
     assert (
         post(browser, stage, step, answer, reason="Because", password=PASSWORD).status_code == 302

@@ -38,7 +38,7 @@ OWN: tuple[Any, ...] = (drill_walls, messagewalls, approvals_messagewalls)
 SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, walls_who, *OWN)
 # Those of messages have a migration each, which this pins.
 MESSAGES = {
-    "ledger": "637c787ca17ff3a33f5150ad1cf82c741114ca6e81a2fa25d1cfcfd514033ea3",
+    "ledger": "1666b3c1eea17890814f0596c0259f78babfe40c1d5f1d6376969c8786588ee7",
     "approvals": "6e5a0ba3826db1c301f00e21ce00021c345d4e2896de4ffef531fe46401950f8",
 }
 # The walls that the newest migration of each app installs. A change of a state table changes
@@ -52,12 +52,12 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0009_lighter_walls",
+        "0010_what_was_told_may_leave",
         "a75494bd1ec7a1945cd189b1fe9c993ad829f56b36408e78682b94307e7121e5",
     ),
     "approvals": (
-        "0006_who_decides",
-        "3c21a1a7a7cb10c239754c02b754508f95c1ea41e5f9d7809434596edaf919a6",
+        "0007_reservations_may_leave",
+        "095bb2fa4ebfc8c6a9ab463ae75339203e24ce8ccd61d5f48edd4d81247418eb",
     ),
 }
 

@@ -185,6 +185,7 @@ def test_the_sweep_sees_every_surface() -> None:
 
 @pytest.mark.parametrize("path", ALL)
 def test_no_address_answers_without_a_session_or_a_token(path: str) -> None:
+    """Case F7."""
     if path in OPEN or ("(?P" in path and path.startswith("^api")):
         return
     address = "/" + filled(path)
@@ -221,6 +222,7 @@ def test_an_agents_token_opens_no_page_and_no_operators_call(path: str) -> None:
 
 @pytest.mark.parametrize("field", ["decided_by", "actor", "user", "username", "by", "stands_for"])
 def test_nobody_names_the_actor_in_a_body(stage: Stage, field: str) -> None:
+    """Case F8: the actor is whose session or token it is."""
     _, step = stage.waiting_refund()
     request = stage.request(step)
     caller = Caller(tokens.issue_operator_token(stage.approver))
@@ -257,6 +259,7 @@ def test_every_decision_carries_who_when_where_and_what_was_shown(stage: Stage) 
 
 @pytest.mark.usefixtures("tools")
 def test_a_tool_without_a_title_is_shown_by_its_name_and_its_raw_json() -> None:
+    """Case G4: raw JSON, never nothing."""
     case = waiting_case(id="p1", amount=100)
     client = Client()
     sign_in(client, tokens.seat_operator("olivia", group="approvers", password="long enough 1"))
@@ -273,6 +276,7 @@ def test_a_tool_without_a_title_is_shown_by_its_name_and_its_raw_json() -> None:
 def test_an_account_with_decisions_stays_and_two_votes_never_collapse_into_one(
     stage: Stage,
 ) -> None:
+    """Case F10: the names are kept with the votes, and who left the group has no vote any more."""
     text = '[[rule]]\nname = "two"\ntool = "*"\nverdict = "ask"\n'
     with under(text + 'need = [{group = "approvers", count = 2}]\n'):
         step = stage.refund(stage.saga(task="t"))

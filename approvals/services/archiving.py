@@ -7,9 +7,11 @@ only with their saga (ledger/doors).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from approvals.limits import LONGEST_S
 from ledger import storage
 from ledger.services.exporting import insert_rows
 
@@ -46,6 +48,27 @@ def leave(saga: UUID) -> None:
 def put_back(rows: Rows) -> None:
     for table in TABLES:
         insert_rows(table, rows.get(table, ()))
+
+
+# Given back, or older than any window and of a step that has left: the walls let no other go.
+_FORGET = """
+DELETE FROM approvals_reservation WHERE id IN (
+    SELECT r.id FROM approvals_reservation r
+    WHERE r.reserved_at < clock_timestamp() - %(older_than)s::interval
+        AND (r.returned_at IS NOT NULL
+            OR r.reserved_at < clock_timestamp() - %(longest_s)s * interval '1 second'
+            AND NOT EXISTS (SELECT FROM ledger_step s WHERE s.id = r.step_id))
+    ORDER BY r.id LIMIT %(batch)s)
+"""
+_BATCH = 1_000
+
+
+def forget(older_than: timedelta) -> int:
+    """Delete reservations that count for nothing any more; how many. A batch a transaction."""
+    gone, told = 0, {"older_than": older_than, "longest_s": LONGEST_S, "batch": _BATCH}
+    while count := storage.execute(_FORGET, told):
+        gone += count
+    return gone
 
 
 def decisions_in(rows: Rows) -> Mapping[str, Mapping[str, Any]]:

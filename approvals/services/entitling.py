@@ -16,6 +16,7 @@ from django.conf import settings
 from approvals import rights, sentences
 from approvals.models import Approval, Decision, Review
 from approvals.rights import Person, Voice
+from approvals.services import spreading
 from approvals.states import Answer, ApprovalState
 from approvals.surface import Surface
 from ledger import storage
@@ -30,6 +31,8 @@ RADII = ("none", BlastRadius.LOW.value, BlastRadius.MEDIUM.value, BlastRadius.HI
 
 class StepUpNeeded(Forbidden):
     """The session is good for reading, and too old to decide on this."""
+
+    title = "Your password is needed"
 
 
 def bar(
@@ -131,7 +134,7 @@ def told(decision: Decision) -> dict[str, Any]:
 
 
 def sound(request: Approval, decision: Decision) -> None:
-    """Say loudly that the glass was broken: an entry of its own, and a line for whoever watches."""
+    """Say loudly that the glass was broken: in the ledger, in messages, and in the log."""
     gating.journal(
         request.saga_id,
         "approval.break_glass",
@@ -145,6 +148,7 @@ def sound(request: Approval, decision: Decision) -> None:
             "needs": request.needs,
         },
     )
+    spreading.alarm(request)
     logger.warning(
         "BREAK-GLASS: %s alone approved %s (request %s) for incident %s; a review is open",
         decision.username,

@@ -33,6 +33,11 @@ UPDATE approvals_approval SET state = 'cancelled', ended_at = clock_timestamp(),
     ended_why = 'the step no longer waits'
 WHERE id = %s AND state = 'pending'
 """
+# What the agent reads: that it waits no more, and what it can do about it (case D2).
+UNANSWERED = (
+    "Nobody answered in time, and nothing was run. To ask again, submit it as a new step; "
+    "in a new saga when this one has turned back."
+)
 
 
 def sweep() -> int:
@@ -78,7 +83,7 @@ def expire(request: UUID) -> bool:
             "args_digest": found.args_digest,
             "policy": found.policy_digest,
             "rule": found.rule,
-            "reason": "Nobody answered in time.",
+            "reason": UNANSWERED,
         },
     )
     return True

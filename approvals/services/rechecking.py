@@ -7,20 +7,24 @@ from approvals.models import Approval
 from approvals.policy import current
 from approvals.queries import CLOCK
 from approvals.states import ApprovalState
+from ledger import storage
 from ledger.gate import Held, NotYet
 from ledger.states import Direction
 
 
+@storage.transition
 def recheck(held: Held) -> str | NotYet:
     """'' when it may run now; else the reason, which the next request shows.
 
     NotYet while the yes can still be taken back.
     An undo about which nobody was ever asked may run. The yes is used up by the database,
     when the attempt is written (approvals/walls.py): a claim that comes to nothing costs no yes.
+    Until then the row is locked, so that nothing but the clock can end the yes in between.
     """
     request = (
         Approval.objects.filter(step_id=held.step, direction=held.direction)
         .select_related("saga__agent")
+        .select_for_update(of=("self",))
         .annotate(**CLOCK)
         .order_by("-id")
         .first()

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from approvals import rights
 from approvals.models import Review
+from approvals.services import spreading
 from approvals.services.locking import lock_saga_of
 from ledger import reasons, storage
 from ledger.bearer import Bearer
@@ -65,4 +66,5 @@ def _close(bearer: Bearer, review_id: UUID, finding: str) -> SagaError | None:
             "finding": finding,
         },
     )
+    spreading.reviewed(review.approval)
     return None

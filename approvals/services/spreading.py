@@ -1,7 +1,8 @@
 """What people are told about a request, and through which channels: the relay's work.
 
-Notices are left by the database (approvals/messagewalls.py) and by `remind`. A question that is
-passed on is a new request (docs/decisions/0067), and so told of as one.
+Notices are left by the database (approvals/messagewalls.py), by `remind`, and by `alarm` and
+`reviewed` for a broken glass. A question that is passed on is a new request (docs/decisions/0067),
+and so told of as one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 
 from approvals import queries
-from approvals.models import Approval, Decision
+from approvals.models import Approval, Decision, Review
 from approvals.queries_pages import RequestRow
 from approvals.rights import Person
 from approvals.states import STATE_OF, ApprovalState
@@ -23,12 +24,16 @@ from ledger.letters import Content
 from ledger.queries.documents import stamp
 from ledger.queries.shown import args_of
 from ledger.services import telling
+from ledger.services.tokens import OPERATING_GROUPS
 
 KINDS = "approval.%"
 REMINDER = "approval.reminder"
+GLASS, REVIEWED = "approval.break_glass", "approval.reviewed"
 _NOBODY = Person(None, "")
 STATES = frozenset(state.value for state in ApprovalState)
 _ANSWERS = {f"approval.{state}": answer for answer, state in STATE_OF.items()}
+# What is told of while the request waits. All other news is of what became of it.
+_ASKING = frozenset({"approval.requested", REMINDER})
 
 
 def remind(request: UUID, round_no: int) -> bool:
@@ -40,6 +45,16 @@ def remind(request: UUID, round_no: int) -> bool:
     return telling.tell(saga, request, REMINDER, round_no=round_no)
 
 
+def alarm(request: Approval) -> bool:
+    """Tell loudly that the glass was broken; joins the deciding transaction."""
+    return telling.tell(request.saga_id, request.pk, GLASS)
+
+
+def reviewed(request: Approval) -> bool:
+    """Tell the same people what the review found; joins the closing transaction."""
+    return telling.tell(request.saga_id, request.pk, REVIEWED)
+
+
 def spread() -> int:
     """Turn notices about requests into messages; how many notices. Safe in many processes."""
     return telling.spread_all(KINDS, _spread)
@@ -47,18 +62,16 @@ def spread() -> int:
 
 def _spread(notice: Any) -> None:
     request = queries.requests().select_related("step__tool_version").get(pk=notice.about)
-    groups = set(notice.groups) or _told_before(notice) | _asked(request)
+    groups = _asked(request)
+    if notice.kind in (GLASS, REVIEWED):
+        # Those who were passed over, and those who can close the review.
+        groups |= set(OPERATING_GROUPS)
     content = _content(notice, RequestRow(request, _NOBODY))
     telling.write(notice, content, groups, lambda channel: _recipients(channel, groups))
 
 
 def _asked(request: Approval) -> set[str]:
     return {need.group for need in request.asked_needs()}
-
-
-def _told_before(notice: Any) -> set[str]:
-    """Who was brought in later must hear the end as well."""
-    return set(telling.groups_told(notice.about, notice.id))
 
 
 def _recipients(channel: Channel, groups: Collection[str]) -> Sequence[str]:
@@ -73,14 +86,14 @@ def _recipients(channel: Channel, groups: Collection[str]) -> Sequence[str]:
 
 def _content(notice: Any, row: RequestRow) -> Content:
     request = row.approval
-    answer = _answer(notice, request)
+    answer, review = _answer(notice, request), _review(notice, request)
     url = telling.page(queries.page_of(request.pk))
     shown = args_of(row.bound_args, request.tool, request.tool_digest)
     return Content(
         type=notice.kind,
         at=stamp(notice.at) or "",
-        title=f"{_title(notice)}: {row.who} wants to {row.effect}",
-        facts=[fact for fact in _facts(notice, row, shown, answer) if fact[1]],
+        title=f"{_title(notice, answer, review)}: {row.who} wants to {row.effect}",
+        facts=[fact for fact in _facts(notice, row, shown, answer, review) if fact[1]],
         url=url,
         data={
             "approval_id": str(request.pk),
@@ -97,6 +110,7 @@ def _content(notice: Any, row: RequestRow) -> Content:
             "state": _state(notice, request),
             "by": answer.username if answer else None,
             "reason": answer.reason if answer else None,
+            "incident": (answer.incident or None) if answer else None,
             "expires_at": stamp(request.expires_at),
             "superseded_by": str(request.superseded_by_id) if request.superseded_by_id else None,
             "url": url,
@@ -116,41 +130,73 @@ _TITLES = {
 }
 
 
-def _title(notice: Any) -> str:
+def _title(notice: Any, answer: Decision | None, review: Review | None) -> str:
+    if notice.kind == GLASS and answer:
+        return f"BREAK-GLASS: {answer.username} alone approved"
+    if notice.kind == REVIEWED and review:
+        return f"BREAK-GLASS: {review.closed_name} closed the review"
     return str(_TITLES.get(notice.kind, notice.kind))
 
 
 def _state(notice: Any, request: Approval) -> str:
     """The state that the notice tells of, which the request may have left since."""
     told: str = notice.kind.removeprefix("approval.")
-    return told if told in STATES else str(ApprovalState.PENDING)
+    if told in STATES:
+        return told
+    return str(ApprovalState.PENDING if notice.kind in _ASKING else ApprovalState.APPROVED)
 
 
 def _answer(notice: Any, request: Approval) -> Decision | None:
-    answer = _ANSWERS.get(notice.kind)
-    given = [one for one in request.said if one.answer == answer]
+    if notice.kind in (GLASS, REVIEWED):
+        given = [one for one in request.said if one.incident]
+    else:
+        answer = _ANSWERS.get(notice.kind)
+        given = [one for one in request.said if one.answer == answer]
     return given[-1] if given else None
 
 
+def _review(notice: Any, request: Approval) -> Review | None:
+    if notice.kind not in (GLASS, REVIEWED):
+        return None
+    return Review.objects.filter(approval=request).order_by("-id").first()
+
+
 def _facts(
-    notice: Any, row: RequestRow, shown: dict[str, Any], answer: Decision | None
+    notice: Any,
+    row: RequestRow,
+    shown: dict[str, Any],
+    answer: Decision | None,
+    review: Review | None,
 ) -> list[tuple[str, str]]:
     request = row.approval
     ends = f"{request.expires_at:%Y-%m-%d %H:%M} UTC, then it is a no"
-    asks = _state(notice, request) == ApprovalState.PENDING
+    asks = notice.kind in _ASKING
     return [
         ("By", answer.username if answer else ""),
+        ("Incident", answer.incident if answer else ""),
         ("Reason", answer.reason if answer else ""),
+        *_of_review(notice, request, review),
         ("Because", "" if asks else request.ended_why),
         ("Agent", request.saga.agent.name),
         ("Saga", request.saga.name),
         ("Step", f"{request.step.step_id} ({request.tool} {request.tool_version})"),
-        ("Arguments", json.dumps(shown, ensure_ascii=False, indent=1) if asks else ""),
+        ("Arguments", json.dumps(shown, ensure_ascii=False, indent=1) if asks or review else ""),
         ("The agent says", request.step.reason if asks else ""),
         ("Why you are asked", (request.why or request.rule) if asks else ""),
         ("Needs", _needs(request) if asks else ""),
         ("Ends", ends if asks else ""),
         ("Digest", request.args_digest[:12]),
+    ]
+
+
+def _of_review(notice: Any, request: Approval, review: Review | None) -> list[tuple[str, str]]:
+    if review is None:
+        return []
+    if notice.kind == REVIEWED:
+        return [("Closed by", review.closed_name), ("Finding", review.finding)]
+    return [
+        ("Would have needed", _needs(request)),
+        ("Review", "It is open, and somebody else has to review it and close it with a finding."),
     ]
 
 

@@ -96,6 +96,7 @@ def _show(
         "is_done": bool(results),
         "needs_password": any(presence.needs_password(request, radius) for radius in radii),
         "refusal": refusal,
+        "wrong_password": presence.password_fault(refusal),
         "reason": request.POST.get("reason", ""),
     }
     status = refusal.status if refusal else 200

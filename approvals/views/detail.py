@@ -161,6 +161,7 @@ def page(
         "reopened": queries_rejections.reopened(row.approval),
         "can_reopen": rejected and forward and rights.can_decide(row.person, row.approval)[0],
         "typed": _typed(request) if refusal else {},
+        "wrong_password": presence.password_fault(refusal),
         "is_poll": live.is_poll(request),
     }
     response = live.page_or_part(

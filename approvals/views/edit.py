@@ -102,6 +102,7 @@ def _reviewed(
         "needs_understanding": detail.needs_understanding(row),
         "reason": request.POST.get("reason", ""),
         "refusal": refusal,
+        "wrong_password": presence.password_fault(refusal),
     }
     status = refusal.status if refusal else 200
     return render(request, "approvals/edit_review.html", context, status=status)

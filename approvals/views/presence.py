@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from approvals.services import entitling
 from approvals.surface import Surface, address_of
 from ledger import storage
-from ledger.errors import RateLimited
+from ledger.errors import RateLimited, SagaError
 
 _CHECKED_AT = "password_checked_at"
 
@@ -34,6 +34,11 @@ def surface(request: HttpRequest, *, bulk: bool = False) -> Surface:
 def needs_password(request: HttpRequest, radius: str) -> bool:
     """Whether the page must ask for the password before it may decide on this."""
     return entitling.needs_password(radius, checked_at(request), _now())
+
+
+def password_fault(refusal: SagaError | None) -> str:
+    """What is wrong with the password that was given or was not, to be said at its field; or ''."""
+    return refusal.detail if isinstance(refusal, entitling.StepUpNeeded) else ""
 
 
 def step_up(request: HttpRequest) -> None:

@@ -12,9 +12,9 @@ class Notice(models.Model):
     """A fact that somebody is to be told, committed together with it (ledger/messagewalls.py).
 
     `about` is the id of the request, or of the saga itself; `round` tells apart what may
-    happen to it more than once (the second reminder, stuck again). `groups` narrows who is
-    told; none means those whom the fact itself names. The relay spreads it: one message a
-    channel.
+    happen to it more than once (the second reminder, stuck again). Who is told, the fact itself
+    says: `groups` is empty, and is here only because the walls name it. The relay spreads it: one
+    message a channel.
     """
 
     id = models.BigAutoField(primary_key=True)

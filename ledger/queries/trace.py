@@ -19,6 +19,7 @@ from uuid import UUID
 
 from ledger import keys
 from ledger.queries.documents import Document, stamp
+from ledger.queries.shown import args_of
 from ledger.states import Direction, StepState
 from ledger.storage import rows
 
@@ -264,17 +265,19 @@ def _shape(tool: str, operation: str, facts: Document) -> Document:
         "tool": tool,
         "operation": operation,
         "resource": facts.get("idempotency_key"),
-        "parameters": _parameters(facts),
+        "parameters": _parameters(tool, facts),
     }
 
 
-def _parameters(facts: Document) -> Document:
-    """The args, when the entry holds them whole and a line has room; else their digest."""
+def _parameters(tool: str, facts: Document) -> Document:
+    """The args, when the entry holds them whole, a line has room and none is secret; else their
+    digest: over what really ran."""
     args, digest = facts.get("args"), facts.get("args_digest")
     if isinstance(args, dict) and _depth(args) <= MAX_DEPTH:
         text = keys.canonical(args)
         if keys.fingerprint(text) == digest and len(text.encode()) <= MAX_PARAMETERS:
-            return args
+            if args_of(args, tool, str(facts.get("tool_digest", ""))) == args:
+                return args
     return {"args_digest": digest}
 
 

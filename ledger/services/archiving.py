@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ledger.gate import gate
 from ledger.models.fields import uuid7
 from ledger.services.checkpoints import anchor
 from ledger.services.exporting import saga_lines
+from ledger.services.forgetting import Forgotten, forget
 from ledger.services.verifying_exports import saga_lines_faults
 from ledger.walls_sql import REFUSED
 
@@ -108,10 +109,12 @@ class Report:
     exported: int = 0
     left: int = 0
     finished: int = 0
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
 
 def archive(wish: Wish, say: Say = logger.info) -> Report:
-    """Archive what is due, after finishing what an earlier run left unfinished.
+    """Archive what is due, after finishing what an earlier run left unfinished; then forget what
+    belongs to nothing that is still here.
 
     Raises ArchiveBusy, OSError (the folder cannot be written), BadExport (a file is not what
     was written there: nothing more leaves by it).
@@ -126,6 +129,7 @@ def archive(wish: Wish, say: Say = logger.info) -> Report:
         if export is not None:
             report.left = _bury_all(*export, wish.actor, say)
         anchor()
+        report.forgotten = forget(wish.older_than)
         return report
     finally:
         storage.the_row("SELECT pg_advisory_unlock(%s) AS mine", [LOCK])

@@ -22,13 +22,18 @@ from ledger.services.assignments import Assignment
 from ledger.services.holding import hold_again, within_limits
 from ledger.services.looking import look_at_evidence
 from ledger.services.reconciling import has_open_doubt, hold_for_operator
-from ledger.services.retooling import ask_under, changed_tool
+from ledger.services.retooling import (
+    LOOK_AGAIN_S,
+    ask_under,
+    changed_tool,
+    is_left_to_newer,
+)
 from ledger.services.tampering import refuse_tampered
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, StepState
 from ledger.tools.contract import Call, Tool
-from ledger.walls_sql import SPENT
+from ledger.walls_sql import REFUSED, SPENT
 
 __all__ = ["Assignment", "claim"]
 
@@ -41,11 +46,13 @@ def claim(shift: UUID, room: int) -> list[Assignment]:
     try:
         return _claim(shift, room)
     except DatabaseError as error:
-        if storage.sqlstate(error) != SPENT:
+        met = storage.sqlstate(error)
+        if met not in (SPENT, REFUSED):
             raise
     # One of them was executed already. That never happens unless a row was changed behind the
-    # ledger, so only then is it worth the look for which.
-    return _claim(shift, room, looks_for_spent=True)
+    # ledger, so only then is it worth the look for which. Or a wall refused one whose yes had
+    # ended since it was looked at: looked at again, it goes back to people.
+    return _claim(shift, room, looks_for_spent=met == SPENT)
 
 
 @storage.transition
@@ -122,6 +129,9 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
         return True
     if direction == Direction.FORWARD and not has_open_doubt(step):
         if (today := changed_tool(step)) is not None:
+            if is_left_to_newer(step, today, message.message):
+                storage.execute(sql.PUT_OFF, [LOOK_AGAIN_S, message.message])
+                return False
             storage.execute(sql.VOID, [message.message])
             ask_under(unit, saga, step, today)
             return False

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
 
 from ledger import errors, keys, storage
 from ledger.actions import Action
 from ledger.queries.answers import Told, answers_of, last_state
+from ledger.queries.shown import args_meant
 from ledger.reasons import needed
 from ledger.services import remedies
 from ledger.services.cases import Case, case_of
@@ -107,6 +108,8 @@ def _press(step_id: UUID, pressed: Pressed) -> Answered | errors.SagaError:
     if step is None:
         raise errors.NotFound(f"There is no step {step_id}.")
     case = case_of(unit.sagas[step.saga_id], step)
+    if pressed.action == Action.EDIT:
+        pressed = replace(pressed, args=_unmasked(case, pressed.args))
     action = _meant(case, pressed.action)
     if not case.allows(action) or pressed.question not in ("", case.question):
         return _too_late(unit, case, pressed, reason)
@@ -115,6 +118,12 @@ def _press(step_id: UUID, pressed: Pressed) -> Answered | errors.SagaError:
     _carry_out(unit, case, action, pressed, reason)
     unit.flush()
     return Answered()
+
+
+def _unmasked(case: Case, args: Any) -> Any:
+    """Who edits is shown no secrets: what comes back as it was shown is what it was."""
+    now = case.step.variant
+    return args_meant(args, now.args, now.tool, now.tool_digest)
 
 
 def _meant(case: Case, action: Action) -> Action:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ledger import storage
 from ledger.errors import InvalidArgs, UnknownTool
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, denial, judge_variant
@@ -18,6 +19,25 @@ from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
+
+# While a release is rolled out, workers of both are there, and each would ask about its own. Who
+# has the older code leaves it to the others; looks are cheap, and a second is not long for people.
+LOOK_AGAIN_S = 1.0
+# Longer than a newer worker needs to come by, in a quiet minute or a busy one. When none has, the
+# release was taken back, and what the older one would do is asked about.
+LEFT_TO_NEWER_S = 300.0
+# Whose code is older: what the ledger has known for longer.
+_NEWER_MAY_COME = """
+SELECT 1 AS yes FROM ledger_outboxmessage o, ledger_toolversion mine, ledger_toolversion asked
+WHERE o.id = %s AND o.created_at > clock_timestamp() - %s * interval '1 second'
+    AND mine.digest = %s AND asked.digest = %s AND mine.first_seen_at < asked.first_seen_at
+"""
+
+
+def is_left_to_newer(step: StepRow, today: Tool, message: int) -> bool:
+    """Whether people were asked under newer code than `today`, whose workers may take it yet."""
+    told = [message, LEFT_TO_NEWER_S, today.digest, step.variant.tool_digest]
+    return storage.row(_NEWER_MAY_COME, told) is not None
 
 
 def changed_tool(step: StepRow) -> Tool | None:

@@ -40,13 +40,13 @@ SAGA_KIND = "saga.%"
 
 TELL = """
 INSERT INTO ledger_notice (saga_id, about, kind, round, groups)
-VALUES (%s, %s, %s, %s, %s::jsonb) ON CONFLICT DO NOTHING
+VALUES (%s, %s, %s, %s, '[]') ON CONFLICT DO NOTHING
 """
 TO_SPREAD = """
 SELECT id FROM ledger_notice WHERE spread_at IS NULL AND kind LIKE %s ORDER BY id LIMIT %s
 """
 TAKE = """
-SELECT id, saga_id, about, kind, round, groups, at FROM ledger_notice
+SELECT id, saga_id, about, kind, round, at FROM ledger_notice
 WHERE id = %s AND spread_at IS NULL FOR UPDATE SKIP LOCKED
 """
 SPREAD = "UPDATE ledger_notice SET spread_at = clock_timestamp() WHERE id = %s"
@@ -57,10 +57,6 @@ SELECT r.id, r.notice, r.about, r.channel, r.form, r.recipients, r.content, 'wai
 FROM json_to_recordset(%s::json) AS r(id uuid, notice bigint, about uuid, channel text, form text,
     recipients jsonb, content jsonb)
 ON CONFLICT DO NOTHING
-"""
-GROUPS_TOLD = """
-SELECT DISTINCT jsonb_array_elements_text(groups) AS name FROM ledger_notice
-WHERE about = %s AND id < %s
 """
 _SAGA = """
 SELECT g.id, g.task_id, g.name, g.state, g.webhook, g.ended_backward_why, a.id AS agent_id,
@@ -74,15 +70,9 @@ Recipients = Callable[[Channel], Sequence[str]]
 
 
 @storage.transition
-def tell(
-    saga_id: UUID, about: UUID, kind: str, *, round_no: int = 0, groups: Collection[str] = ()
-) -> bool:
-    """Leave a notice; joins the caller's transaction. False when it was told before.
-
-    `groups` narrows who is told; none leaves it to what `about` itself says.
-    """
-    told = [saga_id, about, kind, round_no, json.dumps(sorted(groups))]
-    return storage.execute(TELL, told) == 1
+def tell(saga_id: UUID, about: UUID, kind: str, *, round_no: int = 0) -> bool:
+    """Leave a notice; joins the caller's transaction. False when it was told before."""
+    return storage.execute(TELL, [saga_id, about, kind, round_no]) == 1
 
 
 def spread_all(kinds: str, spread: Callable[[Any], None]) -> int:
@@ -138,11 +128,6 @@ def _row(
 def _insert(rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         storage.execute(WRITE, [json.dumps(rows, ensure_ascii=False, separators=(",", ":"))])
-
-
-def groups_told(about: UUID, before: int) -> list[str]:
-    """Groups that earlier notices of the same named for themselves."""
-    return [row.name for row in storage.rows(GROUPS_TOLD, [about, before])]
 
 
 def page(path: str) -> str:

@@ -141,7 +141,8 @@ _TELLING_KEYS = ("detail", "error", "reason")
 @register.filter
 def shown_payload(entry: Any) -> SafeString:
     """What an entry says, as indented JSON, masked by the schema of the tool that it names."""
-    return written(shown.payload_of(json.loads(entry.payload)))
+    told = json.loads(entry.payload)
+    return written(shown.payload_of(told, entry.saga_id, entry.step_id))
 
 
 @register.filter

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.urls import reverse
 
 from ledger.actions import Action, Offer
+from ledger.queries.shown import args_of
+from ledger.rows import Variant
 from ledger.services.cases import Case, cases
 
 # Where each act is sent, and what its form says besides reason and question.
@@ -75,7 +76,7 @@ def _act(case: Case, offer: Offer) -> Act:
     if offer.action == Action.CONFIRM:
         hidden["tool_digest"] = case.confirms
     elif offer.action == Action.EDIT:
-        wants, prefilled = "args", _typed(case.step.variant.args)
+        wants, prefilled = "args", _typed(case.step.variant)
     elif offer.action == Action.HAPPENED and case.facts.is_forward:
         wants = "result"
     return Act(
@@ -88,5 +89,6 @@ def _act(case: Case, offer: Offer) -> Act:
     )
 
 
-def _typed(args: Any) -> str:
-    return json.dumps(args, indent=2, ensure_ascii=False)
+def _typed(variant: Variant) -> str:
+    shown = args_of(variant.args, variant.tool, variant.tool_digest)
+    return json.dumps(shown, indent=2, ensure_ascii=False)

@@ -13,6 +13,7 @@ from django.shortcuts import render
 from ledger.legs import DrillState, Leg, legs_of
 from ledger.queries import drills, pages_sagas
 from ledger.queries.drills import DrillFacts, RealUndo
+from ledger.queries.shown import args_of
 from ledger.services import drilling
 from ledger.states import Direction
 from ledger.templatetags.console import measured
@@ -244,7 +245,7 @@ def tool(request: HttpRequest, key: str) -> HttpResponse:
         "legs": _legs(newest, _planned(found) if is_current else ()) if newest else (),
         "past": past[1:],
         "is_under_way": newest is not None and not newest.is_over,
-        "example": found.drill.args if found.drill else None,
+        "example": args_of(found.drill.args, key, found.digest) if found.drill else None,
         "mark": mark,
         "is_frozen": drilling.is_frozen(key),
         **right_to_operate(request),

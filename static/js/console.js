@@ -35,6 +35,11 @@ function tick() {
     if (element.textContent !== text) element.textContent = text;
     if (element.dataset.show === "left") element.classList.toggle("urgent", seconds > -900);
   }
+  // Over is over at once, also when the next poll does not come (case D1).
+  for (const box of document.querySelectorAll("[data-until]")) {
+    if (now < Date.parse(box.dataset.until)) continue;
+    for (const button of box.querySelectorAll("button[type=submit]")) button.disabled = true;
+  }
 }
 
 function localTitles(root) {

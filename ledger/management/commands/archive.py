@@ -55,6 +55,12 @@ class Command(BaseCommand):
         left = report.left + report.finished
         where = f" by {report.path}" if report.path else ""
         self.stdout.write(f"{left} sagas have left{where}" if left else "nothing has left")
+        gone = report.forgotten
+        if gone.total:
+            self.stdout.write(
+                f"{gone.messages} messages, {gone.notices} notices of sagas that left, and "
+                f"{gone.of_gate} reservations that count no more are gone"
+            )
 
     def _tell(self, wish: Wish) -> None:
         count = sum(1 for _ in due(wish))
