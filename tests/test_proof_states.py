@@ -52,7 +52,7 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0010_what_was_told_may_leave",
+        "0011_what_was_told_may_leave",
         "a75494bd1ec7a1945cd189b1fe9c993ad829f56b36408e78682b94307e7121e5",
     ),
     "approvals": (
