@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -166,8 +166,22 @@ def test_a_deadlock_is_run_again_as_a_whole_and_succeeds(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Case C103: a real 40P01. The proposal holds its saga and waits for a claim; the rival
-    holds the claim and waits for the saga."""
+    holds the claim and waits for the saga. Whoever has waited for a second finds the circle
+    and is cut: the proposal, unless the machine was so busy that the rival came late."""
     caplog.set_level(logging.INFO, "ledger.storage")
+    for _ in range(5):
+        saga, submit, key = deadlocked(shop)
+        assert submit.answer.kind == "accepted", submit.answer
+        assert EffectClaim.objects.get(key=key).step_id == submit.answer.step
+        assert kinds(saga, "step.proposed") == [("step.proposed", "refund")]
+        if again_after(caplog):
+            break
+    assert again_after(caplog) == ["40P01"]
+    assert_verifies()
+
+
+def deadlocked(shop: Shop) -> tuple[UUID, Submit, str]:
+    """A proposal that was in a circle with a rival, whichever of the two was cut."""
     args = {"charge": shop.charge(), "amount": 500}
     saga, elsewhere = shop.open(), shop.open()
     holder = shop.propose(elsewhere, "one", "crm.customer", args={"email": "x@example.com"}).step
@@ -176,15 +190,11 @@ def test_a_deadlock_is_run_again_as_a_whole_and_succeeds(
         other.execute(CLAIM_EFFECT, [uuid4(), key, key, holder])
         submit = Submit(lambda: shop.propose(saga, "refund", "payments.settle", args=args))
         wait_until_blocked_by(other)
-        # The proposal has waited longer, so it is the proposal that finds the circle and is cut.
-        other.execute("SELECT 1 FROM ledger_saga WHERE id = %s FOR UPDATE", [saga])
+        with suppress(psycopg.errors.DeadlockDetected):
+            other.execute("SELECT 1 FROM ledger_saga WHERE id = %s FOR UPDATE", [saga])
         other.rollback()
         submit.join(30)
-    assert again_after(caplog) == ["40P01"]
-    assert submit.answer.kind == "accepted", submit.answer
-    assert EffectClaim.objects.get(key=key).step_id == submit.answer.step
-    assert kinds(saga, "step.proposed") == [("step.proposed", "refund")]
-    assert_verifies()
+    return saga, submit, key
 
 
 def test_a_serialization_failure_is_run_again_as_a_whole_and_succeeds(
