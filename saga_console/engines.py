@@ -61,6 +61,8 @@ checkpoint_timeout = 15min
 # A local disk answers random reads as fast as sequential ones.
 random_page_cost = 1.1
 jit = off
+# A step is thirty small statements; pg_stat_activity tells what `ps` would.
+update_process_title = off
 timezone = 'UTC'
 log_timezone = 'UTC'
 log_line_prefix = '%m [%p] %a '

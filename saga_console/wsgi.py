@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 from django.core.wsgi import get_wsgi_application
@@ -9,3 +10,7 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
 
 application = get_wsgi_application()
+
+# What is loaded by now stays: the collector need not walk through all of Django again and again.
+gc.collect()
+gc.freeze()

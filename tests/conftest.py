@@ -48,10 +48,21 @@ os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 django.setup()
 
 from django.conf import settings  # noqa: E402
+from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 from django.db import connection  # noqa: E402
 
 from saga_console.home import Home  # noqa: E402
 from saga_console.servers import VARIABLE, ensure_servers  # noqa: E402
+
+
+class FewRounds(PBKDF2PasswordHasher):
+    """Django's own hasher with a thousand rounds for a million: guessing tests hash a lot. Only
+    in this process; the consoles that tests start hash as everybody's do."""
+
+    iterations = 1000
+
+
+settings.PASSWORD_HASHERS = [f"{__name__}.FewRounds"]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

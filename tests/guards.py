@@ -186,7 +186,7 @@ GUARDS = [
     Guard(
         "Poison: a message that no claim can take is put off, for longer each time",
         "ledger/shift.py",
-        'shifts.set_aside(f"{type(error).__name__}: {error}")',
+        "shifts.set_aside(storage.said(error))",
         "pass",
         "tests/test_cases_queue.py::"
         "test_a_poisoned_message_at_the_head_holds_nobody_up_and_is_tried_ever_less_often",
