@@ -67,7 +67,7 @@ lint: $(VENV)/.dev
 	SECURE=1 $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 test: setup ## every test, browser included (ARGS="-k name")
-	$(BIN)/python -m pytest -n $(LANES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(LANES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 machine: $(VENV)/.dev ## anything in any order for longer than `make test` does (EXAMPLES=400)
 	MACHINE_EXAMPLES=$(EXAMPLES) MACHINE_STEPS=60 MACHINE_SHRINK=1 \

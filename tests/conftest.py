@@ -135,8 +135,24 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _browser_tests_left_out: list[str] = []
 
 
+# Files that start consoles and wait for them, the longest first: lanes take file after file, and
+# the one that takes such a file last is waited for by all the others.
+_LONG = """
+    demo_whole up proof_crash rough last_moment doorstep machine bench archive_killed cases_restart
+    cases_tls redeployed proof_woken pages_who proof_answers proof_tampering demo_tools proof_queue
+    messages_delivery messages_sagas api_over_http pages_browser proof_storm drill_command
+    proof_states proof_walls crash drill_sandbox surfaces home docs api_bad_input policy_file
+""".split()  # noqa: SIM905
+
+
+def _long_first(item: pytest.Item) -> int:
+    name = item.path.stem.removeprefix("test_").removeprefix("approvals_")
+    return _LONG.index(name) if name in _LONG else len(_LONG)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without a Chromium the browser tests cannot run; that is said, never hidden."""
+    items.sort(key=_long_first)
     if CHROMIUM:
         return
     left_out = [item for item in items if item.get_closest_marker("browser")]
