@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from ledger import faultpoints, storage
 from ledger.gate import gate
-from ledger.listening import LOST, drain, listen, wait_for_notify
+from ledger.listening import LOST, listen, wait_for_notify
 from ledger.services import checkpoints, drilling, freezing, shifts, sweeping, telling
 
 logger = logging.getLogger(__name__)
@@ -139,8 +139,6 @@ class RelayLoop:
 
     def turn(self) -> None:
         """Sweep when it is time, ring when it is needed, then listen."""
-        if self._ears is None:
-            self._ears = listen("ledger_outbox")
         now = time.monotonic()
         if now >= self._next_sweep:
             self._next_sweep = now + SWEEP_EVERY_S
@@ -151,9 +149,13 @@ class RelayLoop:
             _alone(sweeping.purge_messages)
         ring_if_needed()
         if shifts.live().alive:
-            # A live shift hears the same NOTIFY; looking at each would only take its processor.
+            # A live shift hears the same NOTIFY. Postgres wakes every session that listens, so
+            # two that listen for one step would only take each other's processor.
+            self._stop_listening()
             time.sleep(WHILE_SHIFTS_LIVE_S)
-            drain(self._ears)
+        elif self._ears is None:
+            # What was sent before is not heard: look once more before waiting.
+            self._ears = listen("ledger_outbox")
         else:
             wait_for_notify(self._ears, POLL_S)
             faultpoints.reached("P4")
@@ -161,6 +163,9 @@ class RelayLoop:
     def forget_connections(self) -> None:
         """After a lost connection: start over with new ones."""
         connection.close()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
         if self._ears is not None:
             self._ears.close()
             self._ears = None
