@@ -136,7 +136,7 @@ GUARDS = [
         "saga_console/apps.py",
         "        forking.watch()\n",
         "",
-        "row:P28 · forking workers, horse killed · compensate · probed",
+        "tests/test_cases_tls.py::test_a_forked_horse_never_uses_the_tls_socket_of_its_parent",
     ),
     Guard(
         "Lease: a worker that was late starts nothing",

@@ -62,15 +62,22 @@ class Caller:
         )
 
     def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """An answer below 500, however often it takes."""
+        """An answer below 500 that says something, however often it takes.
+
+        A saga that a stopped process holds is answered with 409 and no step: nothing was promised,
+        ask again (docs/recovery.md).
+        """
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
                 answer = self.client.request(method, path, json=body)
-                if answer.status_code < 500:
-                    return answer
                 said = f"{answer.status_code} {answer.text[:200]}"
-                self.world.counts[f"answered {answer.status_code}"] += 1
+                if _is_held(answer):
+                    self.world.counts["answered 409: held by another"] += 1
+                elif answer.status_code < 500:
+                    return answer
+                else:
+                    self.world.counts[f"answered {answer.status_code}"] += 1
             except httpx.TransportError as error:
                 said = repr(error)
                 self.world.counts["no answer"] += 1
@@ -78,6 +85,13 @@ class Caller:
                 self.world.wrong.append(f"no answer to {method} {path} in {PATIENCE_S} s: {said}")
                 raise NoAnswer(said)
             time.sleep(self.dice.uniform(0.1, 0.5))
+
+
+def _is_held(answer: httpx.Response) -> bool:
+    if answer.status_code != 409:
+        return False
+    told = answer.json()
+    return bool(told["type"].endswith("/step-in-flight") and "step" not in told)
 
 
 class NoAnswer(Exception):
