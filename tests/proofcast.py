@@ -257,7 +257,7 @@ def wait_for_states(agent: Agent, sagas: list[str], *states: str, within_s: floa
     eventually(are_there, f"every step {' or '.join(states)}", within_s)
 
 
-def refund(console: Console, prover: Agent) -> str:
+def refund(console: Console, prover: Agent, *, task_id: str = "") -> str:
     """A saga that refunds a new payment; the default policy holds it for an approver."""
     paid = httpx.post(
         f"{console.stripe}/v1/charges",
@@ -266,7 +266,8 @@ def refund(console: Console, prover: Agent) -> str:
         timeout=10,
     ).json()["id"]
     args = {"charge": paid, "amount": 100}
-    return prover.open({"step_id": "refund", "tool": "payments.refund", "args": args})
+    step = {"step_id": "refund", "tool": "payments.refund", "args": args}
+    return prover.open(step, task_id=task_id)
 
 
 def approve(person: Agent, saga: str) -> None:

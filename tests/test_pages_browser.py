@@ -54,6 +54,24 @@ def test_a_refund_is_read_approved_and_watched_until_it_is_committed(stage, seat
     assert seated.url == live_server.url + reverse("ledger:saga-detail", args=[saga])
 
 
+def test_the_request_itself_tells_what_became_of_it_without_a_reload(stage, seated):
+    """Every part of the page that time changes is of one moment: none still says `queued`."""
+    stage.waiting_refund()
+    seated.get_by_role("link", name=re.compile("refund-desk wants to")).click()
+    seated.get_by_label("I understand that this cannot be undone").check()
+    seated.get_by_role("button", name="Approve", exact=True).click()
+    expect(seated.get_by_text("Approved by olivia.")).to_be_visible()
+    seated.evaluate("window.stayed = true")
+    here = seated.locator("#saga-now .here")
+    expect(here.get_by_text("queued", exact=True)).to_be_visible()
+    expect(seated.get_by_role("button", name="Take the yes back")).to_be_visible()
+    stage.work()
+    expect(here.get_by_text("committed", exact=True)).to_be_visible()
+    expect(seated.locator("#facts").get_by_text("The yes lasts")).to_have_count(0)
+    expect(seated.get_by_role("button", name="Take the yes back")).to_have_count(0)
+    assert seated.evaluate("window.stayed")
+
+
 def test_approving_what_cannot_be_undone_needs_the_second_press(stage, seated):
     _, step = stage.waiting_refund()
     seated.reload()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from saga_console.demo.approver import Approver
 from tests.proofcast import Agent, Console, refund, wait_for_states
 
 PEOPLE = 20
@@ -113,3 +114,16 @@ def test_twenty_edits_at_once_are_one_version_and_one_effect(
     (made,) = console.refunds(charge_of(prover, saga))
     assert made["amount"] == args["amount"]
     console.assert_verifies()
+
+
+def test_the_demos_olivia_answers_for_her_own_run_and_for_nobody_elses(
+    console: Console, prover: Agent
+) -> None:
+    """What waited before a demo was started again, and a reader's own refund, wait for a person."""
+    others, hers = refund(console, prover), refund(console, prover, task_id="refund-cafe01-again")
+    said: list[str] = []
+    token = seat(console, "olivia")[0]
+    assert Approver(console.url, token, said.append, run="cafe01").run_once() == 1
+    wait_for_states(prover, [hers], "committed")
+    assert prover.states(others)[-1] == "awaiting_approval"
+    assert len(said) == 1

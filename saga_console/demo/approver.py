@@ -17,9 +17,13 @@ LOOK_EVERY_S = 0.4
 
 
 class Approver:
-    """Approves every pending request, until stopped. Use as a context manager."""
+    """Approves what the stories of one run ask, until stopped. Use as a context manager.
 
-    def __init__(self, url: str, token: str, say: Callable[[str], None]) -> None:
+    Nothing else: what waits from a start before, or for an agent of the reader's own, waits for
+    a person.
+    """
+
+    def __init__(self, url: str, token: str, say: Callable[[str], None], *, run: str) -> None:
         self.http = httpx.Client(
             base_url=f"{url.rstrip('/')}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
@@ -27,6 +31,8 @@ class Approver:
             trust_env=False,
         )
         self.say = say
+        self.run = run
+        self._tasks: dict[str, str] = {}
         self.approved: list[Any] = []
         self._told: set[str] = set()
         self._stop = threading.Event()
@@ -43,13 +49,19 @@ class Approver:
 
     def run_once(self) -> int:
         """Decide what waits now; returns how many requests were approved."""
-        answer = self.http.get("/approvals", params={"state": "pending"})
-        answer.raise_for_status()
-        return sum(self._approve(self._read(one["id"])) for one in answer.json()["items"])
+        waiting = self._get("/approvals?state=pending")["items"]
+        mine = [one for one in waiting if self._is_of_this_run(one["saga_id"])]
+        # In full, as whoever decides should read it.
+        return sum(self._approve(self._get(f"/approvals/{one['id']}")) for one in mine)
 
-    def _read(self, request: str) -> Any:
-        """The request in full, as whoever decides should read it."""
-        answer = self.http.get(f"/approvals/{request}")
+    def _is_of_this_run(self, saga: str) -> bool:
+        """Every task of the stories has the run's name in its own (agent.py)."""
+        if saga not in self._tasks:
+            self._tasks[saga] = self._get(f"/sagas/{saga}")["task_id"]
+        return self.run in self._tasks[saga].split("-")
+
+    def _get(self, path: str) -> Any:
+        answer = self.http.get(path)
         answer.raise_for_status()
         return answer.json()
 

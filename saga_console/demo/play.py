@@ -132,8 +132,9 @@ def main(once: bool, port: int, base_url: str = "") -> int:
     """
     base_url = base_url or f"http://127.0.0.1:{port}"
     demo = Demo(addresses())
+    print("\nMaking the logins and the agent's token of this run", flush=True)
     agent, crew = people.cast([CREW[0]] if once else CREW)
-    with Approver(base_url, crew[0].token, lambda line: demo.say("olivia", line)):
+    with Approver(base_url, crew[0].token, lambda line: demo.say("olivia", line), run=demo.run):
         rows = demo.play_all(base_url, agent)
     print("\n" + table.render(rows), flush=True)
     if once:
