@@ -224,7 +224,15 @@ def tools(request: HttpRequest) -> HttpResponse:
     ]
     lines += [_unregistered(key, seen) for key, seen in known.items() if key not in here]
     unproven = [line for line in lines if line.undoing and not line.undoing.is_proven]
-    return render(request, "ledger/tools.html", {"tools": lines, "unproven": unproven})
+    context = {
+        "tools": lines,
+        "unproven": unproven,
+        "can_be_drilled": [line for line in unproven if line.undoing and line.undoing.sandbox],
+        "cannot_be_drilled": [
+            line for line in unproven if line.undoing and not line.undoing.sandbox
+        ],
+    }
+    return render(request, "ledger/tools.html", context)
 
 
 def tool(request: HttpRequest, key: str) -> HttpResponse:
