@@ -97,7 +97,16 @@ def test_a_long_command_is_complete_and_says_how_much_is_folded():
 def test_the_raw_text_is_always_one_click_away():
     context = arguments(json.dumps({"a": {"b": [1, None]}}))
     assert context["args"] == {"a": {"b": [1, None]}}
-    assert [row.path for row in context["rows"]] == ["a", "a.b", "a.b.1", "a.b.2"]
+    assert [row.path for row, _ in context["rows"]] == ["a", "a.b", "a.b.1", "a.b.2"]
+
+
+def test_a_name_says_what_its_schema_calls_it():
+    cents = {"type": "integer", "title": "Amount in cents"}
+    money = {"type": "object", "properties": {"amount": cents}}
+    definition = {"args": {"properties": {"money": money, "note": {"type": "string"}}}}
+    context = arguments(json.dumps({"money": {"amount": 4200}, "note": ""}), "", definition)
+    told = {row.path: title for row, title in context["rows"]}
+    assert told == {"money": "", "money.amount": "Amount in cents", "note": ""}
 
 
 def test_a_great_number_is_grouped_for_reading_and_whole_for_copying():

@@ -142,6 +142,7 @@ def page(
         "needs": queries_pages.still_needed(row),
         "outcome": outcomes.banner(row),
         "target": _target(row),
+        "definition": _definition(row),
         "reasons": reasons,
         "uses": uses if row.is_open else [],
         "policy_is_now": row.approval.policy_digest == policy.current().digest,
@@ -215,6 +216,12 @@ def reopen(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 
 def _correctable() -> set[str]:
     return {tool.key for tool in registry().all() if tool.can_correct}
+
+
+def _definition(row: RequestRow) -> Any:
+    """The definition of the tool that would run, when it is the step's first choice."""
+    version = row.step.tool_version
+    return version.definition if version.digest == row.approval.tool_digest else None
 
 
 def _target(row: RequestRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -95,16 +95,30 @@ def as_written(value: Any) -> SafeString:
     return _shown(value) if _said(value) else SafeString("<i>empty text</i>")
 
 
+def _titles(schema: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The titles that a JSON Schema gives to members of objects, by their paths."""
+    members = schema.get("properties") if isinstance(schema, Mapping) else None
+    for name, inner in members.items() if isinstance(members, Mapping) else ():
+        here = f"{path}.{name}" if path else name
+        if isinstance(inner, Mapping) and isinstance(inner.get("title"), str):
+            yield here, inner["title"]
+        yield from _titles(inner, here)
+
+
 @register.inclusion_tag("ledger/arguments.html")
-def arguments(args_text: str, confirm_in: str = "") -> dict[str, Any]:
+def arguments(
+    args_text: str, confirm_in: str = "", definition: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The typed table of a step's arguments.
 
     `confirm_in` is the id of a form: then every folded part holds a box that must be
-    ticked in it, and the box can only be reached by opening the part.
+    ticked in it, and the box can only be reached by opening the part. `definition` is the
+    tool's: its schema's titles say what a name means ("Amount in cents").
     """
     args = json.loads(args_text)
+    titles = dict(_titles((definition or {}).get("args")))
     return {
-        "rows": list(value_rows(args)),
+        "rows": [(row, titles.get(row.path, "")) for row in value_rows(args)],
         "args": args,
         "size": len(args_text.encode("utf-8", "surrogatepass")),
         "confirm_in": confirm_in,
