@@ -11,6 +11,7 @@ from approvals.limits import LONGEST_S
 from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
 from approvals.walls_who import BROKEN
 from ledger.states import RecordState
+from ledger.walls_frozen import sealed
 from ledger.walls_sql import REFUSED
 
 BOUND = (
@@ -254,3 +255,5 @@ FUNCTIONS = (
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in FUNCTIONS)
 REMOVE_LIMITS = "\n".join(f"DROP FUNCTION IF EXISTS {name}() CASCADE;" for name in OF_LIMITS)
+# To be run last, after whatever has made one of the functions anew.
+SEAL = sealed("approvals")

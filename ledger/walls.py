@@ -25,7 +25,7 @@ from ledger.states import (
     SagaState,
     StepState,
 )
-from ledger.walls_frozen import FROZEN_STEP
+from ledger.walls_frozen import FROZEN, FROZEN_STEP, sealed
 from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, quoted
 
 STEP_START = (
@@ -235,6 +235,8 @@ INSTALL = (
     + EXPECT
 )
 
-FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL))
+FUNCTIONS = tuple(re.findall(r"CREATE OR REPLACE FUNCTION (\w+)\(", INSTALL + FROZEN))
 # Dropping a function with CASCADE drops the triggers that call it, and nothing else.
 REMOVE = "\n".join(f"DROP FUNCTION IF EXISTS {name} CASCADE;" for name in FUNCTIONS)
+# To be run last, after whatever has made one of the functions anew.
+SEAL = sealed("ledger")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ledger.states import RecordState, StepState
+from ledger.states import STEP_WITHOUT_EFFECT, RecordState, StepState
 from ledger.walls_sql import REFUSED, quoted
 
 STEP_IDENTITY = (
@@ -16,6 +16,9 @@ STEP_ARGS = (
     *("idempotency_key", "resource", "alternatives", "former"),
 )
 STEP_EFFECT = ("executed_at", "executed_seq", "result_text")
+SAGA_IDENTITY = ("id", "agent_id", "task_id", "opened_digest", "started_by", "created_at")
+SAGA_HEAD = ("head_seq", "head_hash")
+CLAIM_IDENTITY = ("id", "key", "skeleton", "step_id", "claimed_at")
 RECORD_IDENTITY = ("key", "step_id", "direction", "fingerprint")
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
@@ -74,4 +77,52 @@ FROZEN = f"""
 CREATE OR REPLACE TRIGGER ledger_step_frozen
     BEFORE UPDATE OF {", ".join(STEP_IDENTITY + STEP_ARGS)} ON ledger_step
     FOR EACH ROW EXECUTE FUNCTION ledger_step_frozen();
+CREATE OR REPLACE FUNCTION ledger_saga_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF {_changed(SAGA_IDENTITY)} THEN
+        RAISE EXCEPTION 'the identity of saga % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    -- Deeper is the trigger of the entries.
+    IF pg_trigger_depth() = 1 AND {_changed(SAGA_HEAD)} THEN
+        RAISE EXCEPTION 'the head of saga % moves with its entries only', OLD.id
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_saga_frozen
+    BEFORE UPDATE OF {", ".join(SAGA_IDENTITY)} ON ledger_saga
+    FOR EACH ROW EXECUTE FUNCTION ledger_saga_frozen();
+CREATE OR REPLACE TRIGGER ledger_saga_head BEFORE UPDATE OF {", ".join(SAGA_HEAD)} ON ledger_saga
+    FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION ledger_saga_frozen();
+CREATE OR REPLACE FUNCTION ledger_effectclaim_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+DECLARE holder text;
+BEGIN
+    SELECT state INTO holder FROM ledger_step WHERE id = OLD.step_id;
+    IF {_changed(CLAIM_IDENTITY)} OR OLD.released_at IS NOT NULL OR NEW.released_at IS NULL
+        OR holder NOT IN ({quoted(STEP_WITHOUT_EFFECT)}) THEN
+        RAISE EXCEPTION 'the effect % is held by a step that is %', OLD.key, holder
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_effectclaim_frozen BEFORE UPDATE ON ledger_effectclaim
+    FOR EACH ROW EXECUTE FUNCTION ledger_effectclaim_frozen();
+"""
+
+
+def sealed(prefix: str) -> str:
+    """The functions of one app look names up where they are themselves, and in temporary tables
+    last: else a temporary table of a wall's name is what the wall looks into."""
+    return rf"""
+DO $seal$
+DECLARE found record;
+BEGIN
+    FOR found IN SELECT p.oid::regprocedure AS name, n.nspname AS home
+        FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname = current_schema() AND p.proname LIKE '{prefix}\_%'
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp',
+            found.name, found.home);
+    END LOOP;
+END $seal$;
 """

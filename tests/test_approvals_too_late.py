@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,8 +17,9 @@ from approvals.services.clicks import Decided
 from ledger import errors
 from ledger.bearer import Bearer
 from ledger.models import Entry, Step
-from ledger.services import closing, freezing
-from ledger.services.proposals import Proposal
+from ledger.outcomes import Done, Failed
+from ledger.services import closing, freezing, recording
+from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
 from tests.approvalcast import Case, claim, person, tools, waiting_case
@@ -165,12 +168,9 @@ def test_what_is_frozen_waits_under_its_yes(ana: Bearer) -> None:
 def past_the_pivot(ana: Bearer) -> Case:
     """A saga that can only go forward, so that it takes more steps after a no."""
     case = waiting_case(id="p0", amount=1)
-    from ledger.outcomes import Done
-    from ledger.services.recording import Finished, record
-
     approve(ana, case)
     (ran,) = claim()
-    record(ran.token, [Finished(ran, Done({}))])
+    recording.record(ran.token, [recording.Finished(ran, Done({}))])
     return case
 
 
@@ -201,6 +201,42 @@ def test_a_rejection_sticks_until_a_person_reopens_it(ana: Bearer, ben: Bearer) 
     reject(ben, case, "no, really")
     with pytest.raises(errors.PreviouslyRejected, match="no, really"):
         propose(case.saga, Proposal("refund-4", "money.refund", again.args), bearer=case.agent)
+
+
+def test_what_was_rejected_is_no_other_steps_second_choice(ana: Bearer) -> None:
+    """Neither when it is proposed as one, nor when it was rejected after that."""
+    case = past_the_pivot(ana)
+    way = AlternativeProposal("money.refund", {"amount": 100, "id": "p1"})
+    other = Proposal("other", "money.refund", {"id": "p9", "amount": 2}, alternatives=(way,))
+    first = replace(case, step=propose(case.saga, other, bearer=case.agent).step)
+    case.step = case.propose("refund-2", id="p1", amount=100)
+    reject(ana, case, "wrong customer")
+    late = Proposal("later", "money.refund", {"id": "p8", "amount": 2}, alternatives=(way,))
+    with pytest.raises(errors.PreviouslyRejected, match="ana rejected exactly this"):
+        propose(case.saga, late, bearer=case.agent)
+    approve(ana, first)
+    (found,) = claim()
+    recording.record(uuid4(), [recording.Finished(found, Failed("no such payment"))])
+    assert first.row.state == StepState.STUCK
+    assert "a person rejected exactly that as step 'refund-2'" in first.row.error["detail"]
+    assert claim() == []
+    assert_verifies()
+
+
+def test_people_hear_every_reason_why_they_are_asked(ana: Bearer) -> None:
+    """That it was reopened does not hide that it has been done meanwhile."""
+    case = past_the_pivot(ana)
+    case.step = case.propose("x", id="p1", amount=100)
+    reject(ana, case)
+    no = case.request
+    reopening.reopen(ana, no.pk, args_digest=no.args_digest, reason="it was the right one")
+    case.step = case.propose("y0", id="p1", amount=100)
+    approve(ana, case)
+    (found,) = claim()
+    recording.record(uuid4(), [recording.Finished(found, Done({}))])
+    case.step = case.propose("y1", id="p1", amount=100)
+    assert "rejected exactly this as step 'x'" in case.request.why
+    assert "looks like a duplicate of step 'y0' (committed)" in case.request.why
 
 
 def test_variants_of_what_was_rejected_are_counted(ana: Bearer) -> None:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -120,6 +121,66 @@ def test_sagas_that_race_for_one_effect_get_one_acceptance_and_otherwise_its_ans
     assert Step.objects.get().pk == first
     work(lambda: Step.objects.get().state == "committed")
     assert len(shop.refunds(str(args["charge"]))) == 1
+
+
+def test_two_effects_that_look_the_same_and_are_wanted_at_once_meet(shop: Shop) -> None:
+    """Each would read before the other is committed: so the second waits, and people are asked."""
+    for n in range(12):
+        key = f"pi_pay_{n}"
+        seen = [key, key.replace("a", "\N{CYRILLIC SMALL LETTER A}")]
+        sagas = [shop.open() for _ in seen]
+        line = threading.Barrier(2)
+
+        def submit(saga: UUID, charge: str, line: threading.Barrier = line) -> object:
+            line.wait(30)
+            args = {"charge": charge, "amount": 500}
+            return shop.propose(saga, "refund", "payments.settle", args=args)
+
+        both = [
+            Submit(partial(submit, saga, charge)) for saga, charge in zip(sagas, seen, strict=True)
+        ]
+        for one in both:
+            one.join(30)
+        found = Step.objects.filter(saga_id__in=sagas)
+        assert sorted(step.state for step in found) == ["awaiting_approval", "queued"]
+
+
+@pytest.mark.parametrize(
+    ("row", "change"),
+    [
+        ("ledger_effectclaim", "released_at = now()"),
+        ("ledger_effectclaim", "key = 'another'"),
+        ("ledger_saga", "task_id = 'gone'"),
+        ("ledger_saga", "opened_digest = repeat('0', 64)"),
+        ("ledger_saga", "head_seq = 0"),
+        ("ledger_saga", "head_hash = repeat('0', 64)"),
+    ],
+)
+def test_by_what_a_saga_and_an_effect_are_found_is_frozen(
+    shop: Shop, row: str, change: str
+) -> None:
+    """Either, changed by hand, let the same be done a second time."""
+    committed_settle(shop)
+    said = refused_by_hand(f"UPDATE {row} SET {change}")
+    assert any(why in said for why in ("is held by a step that is committed", "is frozen", "head"))
+    with pytest.raises(DatabaseError, match="ledger_saga_step_count"), transaction.atomic():
+        storage.execute("UPDATE ledger_saga SET step_count = -5")
+
+
+@pytest.mark.parametrize("table", ["ledger_idempotencyrecord", "ledger_attempt", "ledger_entry"])
+def test_no_temporary_table_stands_in_for_one_that_a_wall_looks_into(
+    shop: Shop, table: str
+) -> None:
+    """A temporary table hides ours from whoever does not say where he looks."""
+    saga, step, _ = committed_settle(shop)
+    whose = ("saga_id", saga) if table == "ledger_entry" else ("step_id", step.pk)
+    with transaction.atomic():
+        storage.execute(
+            "CREATE TEMP TABLE ledger_tombstone ON COMMIT DROP AS "
+            "SELECT id AS saga_id, head_seq + 1 AS seq FROM ledger_saga WHERE id = %s",
+            [saga],
+        )
+        refused_by_hand(f"DELETE FROM public.{table} WHERE {whose[0]} = %s", whose[1])
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer | erro
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
     unit = Unit(bearer.actor)
-    (related,) = unit.lock([saga_id], then=[_related_to(saga_id, prepared)])
+    *_, related = unit.lock([saga_id], then=_looks(saga_id, prepared))
     saga = unit.sagas.get(saga_id)
     if saga is None:
         return remembering.answer(saga_id, prepared, bearer)
@@ -84,10 +84,10 @@ def propose_in(
 ) -> Answer:
     """Propose within a locked saga; joins the caller's transaction.
 
-    `looked`: the rows of `_related_to`, when they were read together with the lock.
+    `looked`: the rows of the last of `_looks`, when they were read together with the lock.
     """
     for _ in range(LOOKS):
-        found = looked if looked is not None else storage.rows(*_related_to(saga.id, prepared))
+        found = looked if looked is not None else storage.rows_all(_looks(saga.id, prepared))[-1]
         looked = None
         related = {row.why: row for row in found}
         if "no" in related:
@@ -101,6 +101,7 @@ def propose_in(
             refusals.refuse_edited(prior, prepared)
             return answer_for(unit, saga, prior, prepared)
         _refuse_edited_elsewhere(saga, related, prepared)
+        refusals.refuse_rejected_alternatives(saga, prepared)
         if holder := related.get("effect"):
             return answer_for_effect(unit, saga, holder, prepared)
         _refuse_when_closed(saga, related)
@@ -113,12 +114,17 @@ def propose_in(
     )
 
 
-def _related_to(saga_id: UUID, prepared: Prepared) -> Statement:
-    """The steps that this proposal may be about, by why they matter."""
+def _looks(saga_id: UUID, prepared: Prepared) -> list[Statement]:
+    """The last reads the steps that this proposal may be about, by why they matter.
+
+    Of a tool that claims an effect only once nobody else can claim what looks like it.
+    """
+    named = _named(saga_id, prepared)
     if not prepared.claim:
-        return sql.RELATED, _named(saga_id, prepared)
+        return [(sql.RELATED, named)]
     effect = {"claim": prepared.claim, "skeleton": prepared.skeleton}
-    return sql.RELATED_BY_EFFECT, _named(saga_id, prepared) | effect
+    alone = (sql.ALONE_WITH_SKELETON, [prepared.skeleton])
+    return [alone, (sql.RELATED_BY_EFFECT, named | effect)]
 
 
 def _named(saga_id: UUID, prepared: Prepared) -> dict[str, Any]:
@@ -264,13 +270,16 @@ def _twin_of(saga: SagaRow, step_id: str, other: Variant) -> str:
 
 
 def _must_ask(prepared: Prepared, duplicate: Any | None, reopened: Any | None) -> str:
+    why = []
     if reopened is not None:
-        return f"A person rejected exactly this as step {reopened.step_id!r}, and it was reopened."
+        why.append(
+            f"A person rejected exactly this as step {reopened.step_id!r}, and it was reopened."
+        )
     if duplicate is not None:
-        return f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state})."
+        why.append(f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state}).")
     if prepared.proposal.repeat_of is not None:
-        return f"The agent says that it repeats step {prepared.proposal.repeat_of} on purpose."
-    return ""
+        why.append(f"The agent says that it repeats step {prepared.proposal.repeat_of} on purpose.")
+    return " ".join(why)
 
 
 def _first_state(verdict: Verdict, previous: Any | None) -> StepState:

@@ -88,6 +88,11 @@ UNION ALL
 ORDER BY position LIMIT 1
 """  # noqa: S608
 
+# Whoever wants an effect that looks like this one waits until it is committed or given up: else
+# two lookalikes that are submitted at once would never see each other. Held until COMMIT; taken
+# after the saga's lock and before the claim.
+ALONE_WITH_SKELETON = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 7353))"
+
 # Waits for a claim that is being committed right now, and then inserts nothing.
 CLAIM_EFFECT = """
 INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)

@@ -12,6 +12,7 @@ from ledger import errors, storage
 from ledger.rows import SagaRow
 from ledger.services.answering import difference
 from ledger.services.preparing import Prepared
+from ledger.services.proposing_sql import REJECTIONS
 from ledger.services.unit import Unit
 
 # Refusals that are kept: somebody decided, and the agent asks all the same.
@@ -44,6 +45,18 @@ def refuse_rejected(rejected: Any) -> None:
             "approval": said.approval,
         },
     )
+
+
+def refuse_rejected_alternatives(saga: SagaRow, prepared: Prepared) -> None:
+    """What a person rejected is not tried as another step's second choice either.
+
+    Raises PreviouslyRejected.
+    """
+    for other in prepared.alternatives:
+        named = {"saga": saga.id, "tool": other.tool, "fingerprint": other.fingerprint}
+        for decided in storage.rows(REJECTIONS, named):
+            if decided.why == "rejected":
+                refuse_rejected(decided)
 
 
 def refuse_edited(prior: Any, prepared: Prepared) -> None:

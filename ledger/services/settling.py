@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ledger import backoff, keys, storage
-from ledger.models.fields import uuid7
+from ledger import backoff, keys
 from ledger.outcomes import Done, Outcome
 from ledger.rows import SagaRow, StepRow
 from ledger.rulings import (
@@ -22,9 +21,9 @@ from ledger.rulings import (
     rule_forward,
 )
 from ledger.services import forward
+from ledger.services.alternatives import alternative_denied
 from ledger.services.asking import ask, denial, judge, key_for
 from ledger.services.backward import advance, begin
-from ledger.services.proposing_sql import CLAIM_EFFECT, OTHER_HOLDER, TWIN
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState, Tier
@@ -183,7 +182,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     step.alternative += 1
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
-    if denied := _denied(saga, step):
+    if denied := alternative_denied(saga, step):
         more = step.alternative < len(step.alternatives)
         (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denied}")
         return
@@ -203,29 +202,6 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
     unit.move(step, StepState.AWAITING_APPROVAL, "step.alternative", **facts)
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
-
-
-def _denied(saga: SagaRow, step: StepRow) -> str:
-    """Why the alternative must not be tried, or ''. Its effect is claimed on the way."""
-    variant = step.variant
-    judged = judge(saga, step, Direction.FORWARD).kind if variant.verdict == "ask" else ""
-    if "deny" in {variant.verdict, judged}:
-        return f"the policy denies the alternative {variant.tool}"
-    if not variant.effect_key:
-        named = {"saga": step.saga_id, "step_id": step.step_id}
-        told = {"tool": variant.tool, "fingerprint": variant.fingerprint}
-        twin = storage.row(TWIN, named | told)
-        asked = variant.verdict == "ask"  # then people are told of the twin, and decide
-        return "" if twin is None or asked else f"step {twin.step_id!r} has done just that"
-    skeleton = keys.skeleton(variant.effect_key)
-    storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
-    holder = storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})
-    if holder is None:
-        return ""
-    return (
-        f"the effect of the alternative {variant.tool} is already claimed by step "
-        f"{holder.step_id!r} of saga {holder.saga_id}"
-    )
 
 
 def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:

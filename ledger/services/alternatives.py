@@ -1,0 +1,42 @@
+"""Whether a step's next choice may still be tried."""
+
+from __future__ import annotations
+
+from ledger import keys, storage
+from ledger.models.fields import uuid7
+from ledger.rows import SagaRow, StepRow
+from ledger.services.asking import judge
+from ledger.services.proposing_sql import (
+    ALONE_WITH_SKELETON,
+    CLAIM_EFFECT,
+    OTHER_HOLDER,
+    REJECTED,
+    TWIN,
+)
+from ledger.states import Direction
+
+
+def alternative_denied(saga: SagaRow, step: StepRow) -> str:
+    """Why the alternative must not be tried, or ''. Its effect is claimed on the way."""
+    variant = step.variant
+    judged = judge(saga, step, Direction.FORWARD).kind if variant.verdict == "ask" else ""
+    if "deny" in {variant.verdict, judged}:
+        return f"the policy denies the alternative {variant.tool}"
+    told = {"tool": variant.tool, "fingerprint": variant.fingerprint}
+    if rejected := storage.row(REJECTED, told | {"saga": step.saga_id}):
+        return f"a person rejected exactly that as step {rejected.step_id!r}"
+    if not variant.effect_key:
+        named = {"saga": step.saga_id, "step_id": step.step_id}
+        twin = storage.row(TWIN, named | told)
+        asked = variant.verdict == "ask"  # then people are told of the twin, and decide
+        return "" if twin is None or asked else f"step {twin.step_id!r} has done just that"
+    skeleton = keys.skeleton(variant.effect_key)
+    storage.rows(ALONE_WITH_SKELETON, [skeleton])
+    storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
+    holder = storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})
+    if holder is None:
+        return ""
+    return (
+        f"the effect of the alternative {variant.tool} is already claimed by step "
+        f"{holder.step_id!r} of saga {holder.saga_id}"
+    )
