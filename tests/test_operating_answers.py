@@ -14,10 +14,11 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from ledger import errors
-from ledger.models import Entry, OutboxMessage, Step
+from ledger.models import Entry, OutboxMessage, Saga, Step
 from ledger.models.fields import ClockTimestamp
 from ledger.services.cases import cases
 from ledger.services.claiming import claim
+from ledger.services.closing import abort
 from ledger.services.operating import Answered, resolve
 from ledger.services.proposals import Proposal
 from ledger.services.recording import Finished, record
@@ -99,10 +100,13 @@ def at_once(*acts: Callable[[], Any]) -> list[Any]:
     return came
 
 
+BLIND = "blind@example.com"
+
+
 def blind(shop: Shop) -> tuple[UUID, UUID]:
     """A step whose answer was cut off after the effect, and that nobody can look up."""
     shop.wire.cut_next("POST", "/v1/customers")
-    saga = shop.open(Proposal("one", "crm.blind", {"email": "blind@example.com"}))
+    saga = shop.open(Proposal("one", "crm.blind", {"email": BLIND}))
     work_saga(saga, "stuck")
     return saga, Step.objects.get(saga_id=saga).pk
 
@@ -132,6 +136,22 @@ def test_of_many_people_who_answer_at_once_one_answers(shop: Shop) -> None:
         assert len(told(step, "operator.late")) == 4
         # A step that did not happen runs again: done before the next one's answer is cut off.
         work(partial(is_committed, saga))
+    assert_verifies()
+
+
+@pytest.mark.parametrize("answer", ["happened", "did_not_happen", "end_saga"])
+def test_a_saga_that_is_aborted_while_it_waits_for_a_person_waits_still(
+    shop: Shop, answer: Any
+) -> None:
+    """It needs an operator, so it is `stuck` and is found as that, and one answer ends it."""
+    saga, step = blind(shop)
+    abort(saga, "the agent changed its mind", bearer=shop.bearer)
+    found = Saga.objects.get(pk=saga)
+    assert (found.state, found.ended_backward_why != "") == ("stuck", True)
+    there = [one for one in shop.get("/v1/customers")["data"] if one["email"] == BLIND]
+    result = {"id": there[0]["id"]} if answer == "happened" else None
+    resolve(step, answer, result=result, reason="I looked", actor=ONA, question=question(step))
+    work_saga(saga, "compensated")
     assert_verifies()
 
 

@@ -24,6 +24,8 @@ from ledger.states import (
     Tier,
 )
 
+# In these, what a step is held for is a question to a person, or work that only one can do.
+_FOR_A_PERSON = frozenset({StepState.UNKNOWN, StepState.STUCK})
 STILL_WANTED = """
 UPDATE ledger_outboxmessage SET saga_fence = %s
 WHERE step_id = %s AND kind = 'run' AND direction = 'forward' AND taken_at IS NULL
@@ -38,6 +40,14 @@ def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
     unit.move_saga(saga, SagaState.COMPENSATING, "saga.compensating", why=why, cause=cause)
     _cancel_not_started(unit, steps)
     advance(unit, saga)
+    _say_who_waits(unit, saga, steps)
+
+
+def _say_who_waits(unit: Unit, saga: SagaRow, steps: Sequence[StepRow]) -> None:
+    """A saga that turned back while one of its steps waited for a person waits for that still."""
+    held = (step for step in steps if step.held_why and step.state in _FOR_A_PERSON)
+    if saga.state == SagaState.COMPENSATING and (step := next(held, None)):
+        unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=step.held_why)
 
 
 def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
