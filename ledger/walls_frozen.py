@@ -16,7 +16,7 @@ STEP_ARGS = (
     *("idempotency_key", "resource", "alternatives", "former"),
 )
 STEP_EFFECT = ("executed_at", "executed_seq", "result_text")
-SAGA_IDENTITY = ("id", "agent_id", "task_id", "opened_digest", "started_by", "created_at")
+SAGA_IDENTITY = ("id", "agent_id", "task_id", "opened_digest", "started_by")
 SAGA_HEAD = ("head_seq", "head_hash")
 CLAIM_IDENTITY = ("id", "key", "skeleton", "step_id", "claimed_at")
 RECORD_IDENTITY = ("key", "step_id", "direction", "fingerprint")

@@ -84,8 +84,9 @@ GUARDS = [
     Guard(
         "Effect: a twin without an effect key waits for a person",
         "ledger/services/proposing.py",
-        'return f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state})."',
-        'return ""',
+        'why.append(f"It looks like a duplicate of step {duplicate.step_id!r} '
+        '({duplicate.state}).")',
+        "pass",
         "tests/test_engine_forward.py::test_a_twin_without_an_effect_key_waits_for_a_person",
     ),
     Guard(

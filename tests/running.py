@@ -16,7 +16,7 @@ from typing import Self
 from saga_console.home import BASE_DIR, Home
 from saga_console.locks import try_lock
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def clean_env(home: Path, **more: str) -> dict[str, str]:

@@ -65,6 +65,17 @@ class Shop:
         found: list[dict[str, Any]] = self.get(f"/v1/refunds?charge={charge}&limit=100")["data"]
         return found
 
+    def customers(self, key: str) -> list[dict[str, Any]]:
+        """Every customer that was made under this downstream key; the list comes in pages."""
+        found: list[dict[str, Any]] = []
+        after = ""
+        while True:
+            page = self.get(f"/v1/customers?limit=100{after}")
+            found += page["data"]
+            if not page["has_more"]:
+                return [one for one in found if one["metadata"].get("saga_key") == key]
+            after = f"&starting_after={found[-1]['id']}"
+
     def is_there(self, customer: str) -> bool:
         """Whether a customer exists and is not deleted."""
         answer = httpx.get(

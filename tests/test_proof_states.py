@@ -54,7 +54,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0012_sealed_walls",
-        "3d5198e63406b0894ef0728bf31800763cce48c8483fa35f44c054d024c4963c",
+        "58e1afb0872eaea4a6cece741c1f09a2023cb97432788a30a8704e385a4620d9",
     ),
     "approvals": (
         "0008_sealed_walls",
