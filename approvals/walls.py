@@ -12,7 +12,7 @@ from approvals.states import ANSWERED, STATE_OF, TRANSITIONS, ApprovalState
 from approvals.walls_who import BROKEN
 from ledger.states import RecordState
 from ledger.walls_frozen import sealed
-from ledger.walls_sql import REFUSED
+from ledger.walls_sql import REFUSED, kept
 
 BOUND = (
     *("id", "step_id", "saga_id", "direction", "tool", "tool_version", "tool_digest"),
@@ -90,10 +90,7 @@ BEGIN
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
-CREATE OR REPLACE TRIGGER approvals_approval_no_delete BEFORE DELETE ON approvals_approval
-    FOR EACH ROW EXECUTE FUNCTION approvals_kept();
-CREATE OR REPLACE TRIGGER approvals_approval_no_truncate BEFORE TRUNCATE ON approvals_approval
-    FOR EACH STATEMENT EXECUTE FUNCTION approvals_kept();
+{kept("approvals_approval", "approvals_kept")}
 CREATE OR REPLACE TRIGGER approvals_decision_no_change BEFORE UPDATE OR DELETE
     ON approvals_decision FOR EACH ROW EXECUTE FUNCTION approvals_kept();
 CREATE OR REPLACE TRIGGER approvals_decision_no_truncate BEFORE TRUNCATE ON approvals_decision

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ledger.states import MESSAGE_TRANSITIONS, SAGA_ENDED, MessageState, SagaState
 from ledger.walls import transition_wall
-from ledger.walls_sql import REFUSED
+from ledger.walls_sql import REFUSED, kept
 
 _ENDS = ", ".join(f"'{state}'" for state in sorted(SAGA_ENDED))
 
@@ -54,17 +54,11 @@ BEGIN
     RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = '{REFUSED}';
 END $wall$;
-CREATE OR REPLACE TRIGGER ledger_message_no_delete BEFORE DELETE ON ledger_message
-    FOR EACH ROW EXECUTE FUNCTION ledger_message_kept();
-CREATE OR REPLACE TRIGGER ledger_message_no_truncate BEFORE TRUNCATE ON ledger_message
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_message_kept();
+{kept("ledger_message", "ledger_message_kept")}
 CREATE OR REPLACE TRIGGER ledger_message_says_the_same BEFORE UPDATE ON ledger_message
     FOR EACH ROW WHEN ({_row("OLD", _SAYS)} IS DISTINCT FROM {_row("NEW", _SAYS)})
     EXECUTE FUNCTION ledger_message_kept();
-CREATE OR REPLACE TRIGGER ledger_notice_no_delete BEFORE DELETE ON ledger_notice
-    FOR EACH ROW EXECUTE FUNCTION ledger_message_kept();
-CREATE OR REPLACE TRIGGER ledger_notice_no_truncate BEFORE TRUNCATE ON ledger_notice
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_message_kept();
+{kept("ledger_notice", "ledger_message_kept")}
 CREATE OR REPLACE TRIGGER ledger_notice_spread_once BEFORE UPDATE ON ledger_notice
     FOR EACH ROW WHEN (OLD.spread_at IS NOT NULL
         OR {_row("OLD", _FACT)} IS DISTINCT FROM {_row("NEW", _FACT)})

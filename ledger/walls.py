@@ -26,7 +26,7 @@ from ledger.states import (
     StepState,
 )
 from ledger.walls_frozen import FROZEN, FROZEN_STEP, sealed
-from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, quoted
+from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, kept, quoted
 
 STEP_START = (
     StepState.WAITING,
@@ -150,15 +150,7 @@ BEGIN
         USING ERRCODE = '{REFUSED}';
 END $wall$;
 """
-    + "".join(
-        f"""
-CREATE OR REPLACE TRIGGER {table}_no_delete BEFORE DELETE ON {table}
-    FOR EACH ROW EXECUTE FUNCTION ledger_kept();
-CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
-    FOR EACH STATEMENT EXECUTE FUNCTION ledger_kept();
-"""
-        for table in KEEPS
-    )
+    + "".join(f"\n{kept(table, 'ledger_kept')}\n" for table in KEEPS)
     + """
 CREATE OR REPLACE TRIGGER ledger_toolversion_no_change BEFORE UPDATE ON ledger_toolversion
     FOR EACH ROW EXECUTE FUNCTION ledger_kept();

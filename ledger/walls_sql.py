@@ -29,6 +29,15 @@ CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
 """
 
 
+def kept(table: str, function: str) -> str:
+    """The triggers that have `function` decide whether rows of a table may go."""
+    return f"""\
+CREATE OR REPLACE TRIGGER {table}_no_delete BEFORE DELETE ON {table}
+    FOR EACH ROW EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION {function}();"""
+
+
 # The text that an entry's hash is over: everything a reader of the API sees, one a line,
 # the payload last. It is the same in ledger/chain.py, which verifies without the database.
 def hash_of(kind: str = "NEW.kind", step_id: str = "NEW.step_id") -> str:

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Compile the hashed requirements: one resolution for everything, then one file for each use,
 # so that the demo and the tests never want another version than the console runs with.
+# Where packages come from is not written down: uv does so only when it is asked to.
 set -eu
 cd "$(dirname "$0")"
 compile() {
     uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-        --no-emit-index-url --no-emit-find-links --no-header --no-strip-extras "$@"
+        --no-header --no-strip-extras "$@"
 }
 all=$(mktemp)
 trap 'rm -f "$all"' EXIT

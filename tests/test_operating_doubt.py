@@ -276,6 +276,17 @@ def zombie(till: Till, *, act: bool = True) -> tuple[UUID, list[Assignment], Any
     return saga, taken, outcome
 
 
+def lost_undo(till: Till) -> tuple[UUID, list[Assignment], Any]:
+    """An undo whose answer was cut off after it was carried out; what the answer would say."""
+    saga = till.open(booking("one"))
+    till.work()
+    abort(saga, "no", bearer=till.agent)
+    taken = till.claim()
+    outcome = taken[0].tool.run(taken[0].call)
+    till.answer(taken, CUT)
+    return saga, taken, outcome
+
+
 def expire(taken: Assignment) -> None:
     started = Attempt.objects.get(pk=taken.attempt).started_at
     Attempt.objects.filter(pk=taken.attempt).update(lease_until=started)
@@ -390,12 +401,7 @@ def test_a_late_done_about_a_version_since_edited_is_a_persons_question(till: Ti
 
 
 def test_a_late_answer_about_an_undo_settles_it(till: Till) -> None:
-    saga = till.open(booking("one"))
-    till.work()
-    abort(saga, "no", bearer=till.agent)
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call)
-    till.answer(taken, CUT)
+    saga, taken, outcome = lost_undo(till)
     resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
     assert step_of(saga).state == "compensating"
     till.answer(taken, outcome)

@@ -8,13 +8,12 @@ from uuid import UUID
 
 from ledger.models import Attempt, IdempotencyRecord
 from ledger.outcomes import Failed
-from ledger.services.closing import abort
 from ledger.services.operating import resolve
 from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
 from tests.deploys import Till, a_till, booking, step_of
 from tests.shop import assert_verifies
-from tests.test_operating_doubt import CUT, ONA, due_now, zombie
+from tests.test_operating_doubt import CUT, ONA, due_now, lost_undo, zombie
 
 __all__ = ["a_till"]
 
@@ -93,12 +92,7 @@ def test_the_key_of_what_was_given_up_is_spent_when_it_has_happened(till: Till) 
 
 
 def test_the_key_of_an_undo_is_spent_by_a_late_answer_too(till: Till) -> None:
-    saga = till.open(booking("one"))
-    till.work()
-    abort(saga, "no", bearer=till.agent)
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call)
-    till.answer(taken, CUT)
+    saga, taken, outcome = lost_undo(till)
     did_not_happen(saga)
     key = taken[0].call.idempotency_key
     assert record_of(saga, key)[0] == "failed"
@@ -109,12 +103,7 @@ def test_the_key_of_an_undo_is_spent_by_a_late_answer_too(till: Till) -> None:
 
 
 def test_an_undo_that_is_refused_after_a_late_done_is_done(till: Till) -> None:
-    saga = till.open(booking("one"))
-    till.work()
-    abort(saga, "no", bearer=till.agent)
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call)
-    till.answer(taken, CUT)
+    saga, taken, outcome = lost_undo(till)
     did_not_happen(saga)
     due_now()
     second = till.claim()
