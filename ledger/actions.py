@@ -28,7 +28,7 @@ class Trouble(StrEnum):
 
     # Nobody knows whether its last attempt had an effect.
     DOUBT = "doubt"
-    # A dead letter: its tries are used up.
+    # A dead letter: it is not tried again by itself.
     STUCK = "stuck"
     # No code here may run it.
     PARKED = "parked"

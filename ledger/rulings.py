@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ledger.outcomes import Done, Failed, Outcome, Unknown
 
@@ -41,17 +42,31 @@ class TakeAlternative:
     error: str
 
 
+class Spent(StrEnum):
+    """Why a failed step is not tried again by itself."""
+
+    # The failure is one that another try does not mend.
+    FINAL = "final"
+    # Its tool allows no more retries.
+    TRIES = "tries"
+    # The retries that all steps of its saga share.
+    BUDGET = "budget"
+
+
 @dataclass(frozen=True, slots=True)
 class Fail:
     error: str
+    spent: Spent = Spent.FINAL
 
 
 @dataclass(frozen=True, slots=True)
 class GetStuck:
     error: str
+    spent: Spent = Spent.FINAL
 
 
-Ruling = Commit | FindOut | TryAgain | TakeAlternative | Fail | GetStuck
+BackwardRuling = Commit | FindOut | TryAgain | GetStuck
+Ruling = BackwardRuling | TakeAlternative | Fail
 
 
 def rule_forward(outcome: Outcome, at: Circumstances) -> Ruling:
@@ -68,10 +83,17 @@ def rule_forward(outcome: Outcome, at: Circumstances) -> Ruling:
                 return TryAgain(error, retry_after_s)
             if at.has_alternative:
                 return TakeAlternative(error)
-            return GetStuck(error) if at.past_pivot else Fail(error)
+            spent = _spent(retryable, at.tries_left)
+            return GetStuck(error, spent) if at.past_pivot else Fail(error, spent)
 
 
-def rule_backward(outcome: Outcome, *, tries_left: bool) -> Ruling:
+def _spent(retryable: bool, tries_left: bool) -> Spent:
+    if not retryable:
+        return Spent.FINAL
+    return Spent.BUDGET if tries_left else Spent.TRIES
+
+
+def rule_backward(outcome: Outcome, *, tries_left: bool) -> BackwardRuling:
     """The same for an undo: it never fails, it gets stuck and waits for an operator."""
     match outcome:
         case Done():
@@ -81,4 +103,4 @@ def rule_backward(outcome: Outcome, *, tries_left: bool) -> Ruling:
         case Failed(error, retryable, retry_after_s):
             if retryable and tries_left:
                 return TryAgain(error, retry_after_s)
-            return GetStuck(error)
+            return GetStuck(error, _spent(retryable, tries_left))

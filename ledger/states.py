@@ -81,7 +81,7 @@ STEP_MEANING: Mapping[StepState, str] = {
     StepState.COMPENSATING: "Its effect is being undone.",
     StepState.COMPENSATED: "Its effect was undone.",
     StepState.CORRECTED: "It cannot be undone; the correction was sent.",
-    StepState.STUCK: "Its tries are used up; an operator must decide.",
+    StepState.STUCK: "It is not tried again by itself; an operator must decide.",
 }
 
 SAGA_MEANING: Mapping[SagaState, str] = {

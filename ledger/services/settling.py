@@ -9,12 +9,14 @@ from ledger import backoff, keys
 from ledger.outcomes import Done, Outcome
 from ledger.rows import SagaRow, StepRow
 from ledger.rulings import (
+    BackwardRuling,
     Circumstances,
     Commit,
     Fail,
     FindOut,
     GetStuck,
     Ruling,
+    Spent,
     TakeAlternative,
     TryAgain,
     rule_backward,
@@ -88,10 +90,24 @@ def _apply_forward(
             _try_again(unit, saga, step, error, retry_after_s, round_no, how)
         case TakeAlternative(error):
             _take_alternative(unit, saga, step, error)
-        case Fail(error):
-            fail(unit, saga, step, error)
-        case GetStuck(error):
-            _give_up(unit, saga, step, error)
+        case Fail(error, spent):
+            why = _no_more(saga, spent, tool) if spent == Spent.BUDGET else ""
+            fail(unit, saga, step, error, why=why)
+        case GetStuck(error, spent):
+            _give_up(unit, saga, step, error, _no_more(saga, spent, tool))
+
+
+def _no_more(saga: SagaRow, spent: Spent, tool: Tool | None) -> str:
+    """Why nothing is tried again by itself: whose tries are used up, if any. No full stop."""
+    match spent:
+        case Spent.BUDGET:
+            of = f"{saga.retries_used} of {saga.retry_budget}"
+            return f"The retries that all steps of this saga share are used up ({of})"
+        case Spent.TRIES if tool is not None:
+            allowed = f"{tool.retries} " + ("retry" if tool.retries == 1 else "retries")
+            return f"The step's own tries are used up (its tool allows {allowed})"
+        case _:
+            return "A failure like this is not tried again by itself"
 
 
 def commit(unit: Unit, saga: SagaRow, step: StepRow, result: Any, *, how: str) -> None:
@@ -126,13 +142,17 @@ def go_on(unit: Unit, saga: SagaRow, step: StepRow) -> None:
         forward.start_next(unit, saga, step)
 
 
-def fail(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
-    """It certainly did not happen and is not tried again: before the pivot the saga turns back."""
+def fail(unit: Unit, saga: SagaRow, step: StepRow, error: str, *, why: str = "") -> None:
+    """It certainly did not happen and is not tried again: before the pivot the saga turns back.
+
+    `why` says what else there is to know about that, without a full stop.
+    """
     step.error = {"code": "failed", "detail": error}
     step.held_why = ""
     unit.move(step, StepState.FAILED, "step.failed", error=error)
     unit.free(step)
-    turn_back(unit, saga, step, f"step {step.step_id} failed: {error}")
+    told = f"step {step.step_id} failed: {error}"
+    turn_back(unit, saga, step, f"{told}. {why}." if why else told)
 
 
 def turn_back(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
@@ -183,8 +203,11 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     step.error = {"code": "alternative", "detail": error}
     variant = step.variant
     if denied := alternative_denied(saga, step):
-        more = step.alternative < len(step.alternatives)
-        (_take_alternative if more else _give_up)(unit, saga, step, f"{error}; {denied}")
+        told = f"{error}; {denied}"
+        if step.alternative < len(step.alternatives):
+            _take_alternative(unit, saga, step, told)
+        else:
+            _give_up(unit, saga, step, told, "None of its alternatives may run")
         return
     facts = {
         "error": error,
@@ -204,13 +227,13 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
     ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
 
 
-def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> None:
+def _give_up(unit: Unit, saga: SagaRow, step: StepRow, error: str, why: str) -> None:
     """No way forward is left for this step: back before the pivot, an operator after it."""
     if saga.is_past_pivot:
         step.error = {"code": "failed", "detail": error}
         unit.move(step, StepState.STUCK, "step.stuck", error=error)
         unit.free(step)
-        hold_for_operator(unit, saga, step, f"Its tries are used up: {error}")
+        hold_for_operator(unit, saga, step, f"{why}: {error}")
     else:
         fail(unit, saga, step, error)
 
@@ -220,7 +243,7 @@ def _apply_backward(
     saga: SagaRow,
     step: StepRow,
     direction: Direction,
-    ruling: Ruling,
+    ruling: BackwardRuling,
     outcome: Outcome,
     *,
     tool: Tool | None,
@@ -251,11 +274,11 @@ def _apply_backward(
                 delay_s=delay,
             )
             unit.send(step, "run", direction, delay_s=delay, round_no=round_no + 1)
-        case GetStuck(error) | Fail(error) | TakeAlternative(error):
+        case GetStuck(error, spent):
             unit.free(step)
             step.error = {"code": "undo_failed", "detail": error}
             unit.move(step, StepState.STUCK, "step.stuck", direction=direction, error=error)
-            hold_for_operator(unit, saga, step, f"Its tries are used up: {error}")
+            hold_for_operator(unit, saga, step, f"{_no_more(saga, spent, tool)}: {error}")
 
 
 def undone(

@@ -37,7 +37,7 @@ class Section:
 
 
 _SECTIONS = (
-    ("stuck", "Stuck", "tries are used up; the saga waits for your answer"),
+    ("stuck", "Stuck", "not tried again by itself; the saga waits for your answer"),
     (
         "unknown",
         "In doubt",
