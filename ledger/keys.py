@@ -26,12 +26,15 @@ __all__ = [
     "identity_text",
     "parse_json",
     "pointer",
+    "short",
     "skeleton",
     "storable",
     "storable_facts",
 ]
 
 MAX_DIFFERENCES = 50
+# Enough to tell the few dozen of a page apart, and to find one at a target.
+SHORT = 12
 
 
 def canonical(value: Any) -> str:
@@ -48,6 +51,12 @@ def canonical(value: Any) -> str:
 def fingerprint(canonical_args: str) -> str:
     """64 hex digits: SHA-256 of canonical text."""
     return hashlib.sha256(canonical_args.encode("utf-8")).hexdigest()
+
+
+def short(key: str) -> str:
+    """A digest or key as people are shown it: `comp:` and the like, and the first twelve digits."""
+    prefix, colon, rest = key.rpartition(":")
+    return f"{prefix}{colon}{rest[:SHORT]}"
 
 
 def downstream_key(saga_id: str, step_id: str, tool: str, canonical_args: str) -> str:

@@ -19,6 +19,7 @@ from approvals.models import Approval, Decision, Review
 from approvals.queries_pages import RequestRow
 from approvals.rights import Person
 from approvals.states import STATE_OF, ApprovalState
+from ledger import keys
 from ledger.channels import EVERYBODY, Channel
 from ledger.letters import Content
 from ledger.queries.documents import stamp
@@ -185,7 +186,7 @@ def _facts(
         ("Why you are asked", (request.why or request.rule) if asks else ""),
         ("Needs", _needs(request) if asks else ""),
         ("Ends", ends if asks else ""),
-        ("Digest", request.args_digest[:12]),
+        ("Digest", keys.short(request.args_digest)),
     ]
 
 

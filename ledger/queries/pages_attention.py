@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from ledger.models import Attempt, Entry, Message, OutboxMessage, Step
 from ledger.queries import messages
+from ledger.spoken import is_told_in
 from ledger.states import STEP_FINISHED, StepState
 
 # Nobody answers more than this in one sitting; the page says when there are more.
@@ -29,9 +30,10 @@ class Case:
 
     @property
     def said(self) -> Any:
-        """What the last attempt came to, or the step's own error."""
+        """What the last attempt came to, or the step's own error; None when "why you" says it."""
         outcome = self.last_try.outcome if self.last_try else None
-        return outcome or self.step.error
+        told = outcome or self.step.error
+        return None if is_told_in(self.step.held_why, told) else told
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from ledger.errors import NotFound
 from ledger.gate import gate
 from ledger.models import Agent, Attempt, Entry, Freeze, OutboxMessage, Saga, Step
 from ledger.queries import archived
+from ledger.spoken import is_told_in
+from ledger.states import Direction
 from ledger.storage import rows
 
 # A saga of a sane agent has a dozen steps; with this many a page still answers within 50 ms.
@@ -21,6 +23,7 @@ STEPS_A_PAGE = 40
 ENTRIES_A_PAGE = 60
 # The raw entries inside a step's row; the table below has all of them.
 ENTRIES_A_STEP = 12
+_UNDO = {Direction.COMPENSATE.value: "undo", Direction.CORRECT.value: "correction"}
 # Above this many entries a step's own are reached by the table's filter, not read eagerly.
 EAGER_ENTRIES = 5_000
 
@@ -40,6 +43,17 @@ class StepRow:
     @property
     def asked(self) -> int:
         return self.replays + 1
+
+    @property
+    def error(self) -> Any:
+        """The step's error, unless what it is held for says it already."""
+        return None if is_told_in(self.step.held_why, self.step.error) else self.step.error
+
+    @property
+    def undo_keys(self) -> Sequence[tuple[str, str]]:
+        """(noun, key) of what was sent to take the effect back, each key once."""
+        sent = {one.idempotency_key: one.direction for one in self.tries}
+        return [(_UNDO[way], key) for key, way in sent.items() if way in _UNDO]
 
     @property
     def args_text(self) -> str:

@@ -27,6 +27,7 @@ from ledger.masking import redact
 from ledger.models.fields import uuid7
 from ledger.queries.documents import stamp
 from ledger.services.tokens import OPERATING_GROUPS
+from ledger.spoken import spoken
 from ledger.states import SAGA_ENDED
 
 logger = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ def _saga_content(notice: Any, saga: Any) -> Content:
     url = page(reverse("ledger:saga-detail", args=[saga.id]))
     facts = [("Agent", saga.agent), ("Saga", saga.name), ("Task", saga.task_id)]
     if saga.ended_backward_why:
-        facts.append(("Turned back because", redact(saga.ended_backward_why)))
+        facts.append(("Turned back because", redact(spoken(saga.ended_backward_why).words)))
     return Content(
         type=notice.kind,
         at=stamp(notice.at) or "",

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from ledger import keys
 from ledger.legs import DRILL_MEANING, DrillState
 from ledger.states import SAGA_MEANING, STEP_MEANING, SagaState, StepState
 from ledger.templatetags.visible import show
@@ -240,15 +241,21 @@ def step_tone(state: str) -> str:
 
 
 @register.filter
+def short(value: str) -> str:
+    """A digest or a key as every page cuts it: see `keys.short`."""
+    return keys.short(value)
+
+
+@register.filter
 def digest(value: str) -> SafeString | str:
-    """The first twelve characters, the whole in the title, and a button that copies the whole."""
+    """A digest or a key cut short, the whole in the title, and a button that copies the whole."""
     if not value:
         return ""
     return format_html(
         '<span class="digest" title="{0}">{1}</span>'
         '<button type="button" class="copy" data-copy="{0}" aria-label="Copy" hidden>{2}</button>',
         value,
-        value[:12],
+        keys.short(value),
         icon("copy"),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from ledger.masking import redact
 from ledger.queries import shown
+from ledger.spoken import spoken, telling
 from ledger.templatetags.console import measured
 from ledger.templatetags.visible import show
 
@@ -148,10 +149,6 @@ def written(value: Any) -> SafeString:
     return SafeString("\n".join(show(line) for line in lines))
 
 
-# What the engine keeps of an outcome or an error, in the order of what a person wants first.
-_TELLING_KEYS = ("detail", "error", "reason")
-
-
 @register.filter
 def shown_payload(entry: Any) -> SafeString:
     """What an entry says, as indented JSON, masked by the schema of the tool that it names."""
@@ -173,16 +170,24 @@ def shown_text(args_text: str, tool: str) -> str:
     return json.dumps(shown.args_of(json.loads(args_text), tool), ensure_ascii=False)
 
 
-@register.filter
-def sentence(told: Any) -> SafeString:
-    """What was said, as a sentence when the record has one, else as JSON."""
-    if isinstance(told, dict):
-        for key in _TELLING_KEYS:
-            if isinstance(told.get(key), str):
-                return show(told[key], keep_breaks=True)
-        if told.get("outcome") == "done":
-            return pretty(told.get("result"))
-    return pretty(told)
+@register.inclusion_tag("ledger/said.html")
+def said(told: Any, *fold: Any, prose: bool = False) -> dict[str, Any]:
+    """What was said, in words when the record has any, with its JSON folded; else as JSON.
+
+    `told` is a text, or what the engine keeps of an outcome or an error. `fold` makes the id of
+    the folded part, by which a poll leaves it open; `prose` when a sentence of ours is around it.
+    """
+    text = telling(told)
+    if text is None:
+        is_done = isinstance(told, dict) and told.get("outcome") == "done"
+        return {"words": pretty(told.get("result") if is_done else told)}
+    in_words = spoken(text)
+    words = show(in_words.words, keep_breaks=True)
+    return {"words": words, "raw": in_words.raw, "fold": _id(fold), "is_prose": prose}
+
+
+def _id(parts: Iterable[Any]) -> str:
+    return "-".join(str(part) for part in parts)
 
 
 _GIST_PARTS = 3

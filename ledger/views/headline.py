@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ledger.queries.pages_timeline import StepRow, Timeline
+from ledger.spoken import spoken
 from ledger.states import SagaState, StepState
 
 
@@ -137,9 +138,10 @@ def headline(timeline: Timeline) -> Headline:
 
 def _on_step(row: StepRow) -> Headline:
     if row.next_try is not None and row.next_try.parked_why:
-        return Headline("wait", "is parked", row.next_try.parked_why, _since(row), row)
+        why = spoken(row.next_try.parked_why).words
+        return Headline("wait", "is parked", why, _since(row), row)
     if row.step.state == StepState.COMPENSATING and row.step.held_why:
         what = "may or may not have been undone"
-        return Headline("doubt", what, row.step.held_why, _since(row), row)
+        return Headline("doubt", what, spoken(row.step.held_why).words, _since(row), row)
     tone, what, safe = _SAFE[StepState(row.step.state)]
     return Headline(tone, what, safe, _since(row), row)
