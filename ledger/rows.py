@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 from uuid import UUID
 
-from ledger.states import SagaState, StepState, Tier
+from ledger.states import SagaState, StepState, Tier, why_no_more_steps
 
 
 @dataclass(slots=True)
@@ -41,6 +41,12 @@ class SagaRow:
     @property
     def is_past_pivot(self) -> bool:
         return self.pivot_position is not None
+
+    @property
+    def why_no_more_steps(self) -> str:
+        return why_no_more_steps(
+            self.state, closed=self.closed, turned_back=bool(self.ended_backward_why)
+        )
 
     @property
     def has_budget(self) -> bool:

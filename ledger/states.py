@@ -171,3 +171,12 @@ STEP_WITHOUT_EFFECT = frozenset({_S.FAILED, _S.REJECTED, _S.CANCELLED, _S.COMPEN
 SAGA_ENDED = frozenset({_G.COMPLETED, _G.COMPENSATED})
 # States in which an agent may still propose steps.
 SAGA_OPEN = frozenset({_G.RUNNING, _G.PAUSED, _G.STUCK})
+
+
+def why_no_more_steps(state: str, *, closed: bool, turned_back: bool) -> str:
+    """Why an agent can propose nothing more in a saga; '' while it can."""
+    if turned_back:
+        return "the saga has turned back"
+    if state not in SAGA_OPEN:
+        return f"the saga is {state}"
+    return "its agent has closed the saga" if closed else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from django.test import Client
 from approvals.wire import ApprovalInFull, ApprovalPage, DecidedDocument
 from ledger.bearer import Bearer
 from ledger.models import Agent
+from ledger.outcomes import Done
 from ledger.services import tokens
+from ledger.services.recording import Finished, record
 from tests.approvalcast import Case, claim, person, tools, waiting_case
 
 __all__ = ["tools"]
@@ -185,8 +187,25 @@ def test_only_a_yes_takes_arguments(ana: Caller, verb: str) -> None:
     assert case.request.state == "pending"
 
 
-def test_a_no_is_reopened_once_and_by_somebody_who_may(ana: Caller, viewer: Caller) -> None:
+def past_the_pivot(ana: Caller) -> Case:
+    """A request in a saga that can only go forward, so that it takes more steps after a no."""
+    case = waiting_case(id="p0", amount=1)
+    ana.answer(case, "approve")
+    (ran,) = claim()
+    record(ran.token, [Finished(ran, Done({}))])
+    return replace(case, step=case.propose("refund-2", id="p1", amount=100))
+
+
+def test_a_no_in_a_saga_that_turned_back_is_not_reopened(ana: Caller) -> None:
     case = waiting_case()
+    ana.answer(case, "reject", reason="wrong customer")
+    refused = ana.answer(case, "reopen", reason="it was right")
+    assert kind(refused) == (409, "saga-ended")
+    assert "the saga has turned back" in refused.json()["detail"]
+
+
+def test_a_no_is_reopened_once_and_by_somebody_who_may(ana: Caller, viewer: Caller) -> None:
+    case = past_the_pivot(ana)
     assert kind(ana.answer(case, "reopen", reason="oops")) == (409, "already-decided")
     ana.answer(case, "reject", reason="wrong customer")
     assert kind(ana.answer(case, "reopen", reason=" ")) == (422, "invalid-args")

@@ -252,6 +252,68 @@ def test_variants_of_what_was_rejected_are_counted(ana: Bearer) -> None:
     assert rejected_variants([other.request.pk]) == {}
 
 
+def turned_back(case: Case, ana: Bearer) -> None:
+    reject(ana, case)
+
+
+def closed_by_its_agent(case: Case, ana: Bearer) -> None:
+    """Past the pivot, and nothing is left to do: it is completed at once."""
+    approve(ana, case)
+    (ran,) = claim()
+    recording.record(ran.token, [recording.Finished(ran, Done({}))])
+    case.step = case.propose("refund-2", id="p1", amount=100)
+    reject(ana, case)
+    closing.complete(case.saga, bearer=case.agent)
+
+
+def closed_and_not_done(case: Case, ana: Bearer) -> None:
+    """Past the pivot: the agent has no more steps, and one of them is still to run."""
+    approve(ana, case)
+    (ran,) = claim()
+    recording.record(ran.token, [recording.Finished(ran, Done({}))])
+    case.step = case.propose("refund-2", id="p1", amount=100)
+    reject(ana, case)
+    case.propose("note", tool="note.add", id="n1")
+    closing.complete(case.saga, bearer=case.agent)
+
+
+@pytest.mark.parametrize(
+    ("ended", "said", "state"),
+    [
+        (turned_back, "the saga has turned back", "compensated"),
+        (closed_by_its_agent, "the saga is completed", "completed"),
+        (closed_and_not_done, "its agent has closed the saga", "running"),
+    ],
+)
+def test_a_rejection_cannot_be_reopened_where_nothing_could_be_asked_again(
+    ana: Bearer, ended: Callable[[Case, Bearer], None], said: str, state: str
+) -> None:
+    """The service says so, and an agent that asks again is not sent to the person for it."""
+    case = waiting_case(id="p0", amount=100)
+    ended(case, ana)
+    no = case.request
+    with pytest.raises(errors.SagaEnded, match=f"{said}, so it takes no more steps") as told:
+        reopening.reopen(ana, no.pk, args_digest=no.args_digest, reason="it was right")
+    assert told.value.extra["state"] == state
+    assert payloads(case, "approval.reopened") == []
+    again = Proposal("again", "money.refund", case.row.args)
+    with pytest.raises(errors.PreviouslyRejected, match="takes no more steps") as refused:
+        propose(case.saga, again, bearer=case.agent)
+    assert "until a person reopens it" not in str(refused.value)
+    assert_verifies()
+
+
+def test_a_reopening_that_was_in_time_is_a_replay_for_ever(ana: Bearer) -> None:
+    case = past_the_pivot(ana)
+    case.step = case.propose("refund-2", id="p1", amount=100)
+    reject(ana, case)
+    no = case.request
+    for replayed in (False, True):
+        told = reopening.reopen(ana, no.pk, args_digest=no.args_digest, reason="it was right")
+        assert told.replayed is replayed
+        closing.complete(case.saga, bearer=case.agent)
+
+
 def test_an_agent_cannot_reopen(ana: Bearer) -> None:
     case = waiting_case()
     reject(ana, case)

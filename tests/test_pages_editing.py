@@ -75,6 +75,16 @@ def batch(stage: Stage, settings: Any) -> Step:
 
 
 @pytest.fixture
+def late_batch(stage: Stage, batch: Step) -> Step:
+    """The same past the saga's pivot, where a no turns nothing back."""
+    stage.decide(batch.pk)
+    stage.work()
+    later = ARGS | {"batch": "2026-11-30"}
+    step = stage.propose(batch.saga_id, "pay-later", "payouts.batch", later)
+    return Step.objects.get(pk=step)
+
+
+@pytest.fixture
 def browser(stage: Stage) -> Client:
     client = Client()
     sign_in(client, stage.approver)
@@ -224,7 +234,23 @@ def test_a_get_of_the_edit_decides_nothing(stage, browser, batch):
     assert browser.get(url).status_code == 302
 
 
-def test_a_rejected_request_is_reopened_on_its_page(stage, browser, batch):
+def test_a_no_is_not_reopened_where_its_saga_has_turned_back(stage, browser, batch):
+    """The form would help nobody there: it is not offered, and refused with the reason."""
+    request = stage.request(batch.pk)
+    stage.decide(batch.pk, "reject", reason="Not on a Sunday")
+    page = reverse("approvals:approval-detail", args=[request.pk])
+    assert "Let the agent ask again" not in browser.get(page).content.decode()
+    sent = {"args_digest": request.args_digest, "reason": "Monday now"}
+    refused = browser.post(reverse("approvals:reopen", args=[request.pk]), sent)
+    assert refused.status_code == 409
+    html = refused.content.decode()
+    assert "the saga has turned back, so it takes no more steps" in html
+    assert "Let the agent ask again" not in html
+    assert not Entry.objects.filter(kind="approval.reopened").exists()
+
+
+def test_a_rejected_request_is_reopened_on_its_page(stage, browser, late_batch):
+    batch = late_batch
     request = stage.request(batch.pk)
     stage.decide(batch.pk, "reject", reason="Not on a Sunday")
     page = reverse("approvals:approval-detail", args=[request.pk])
@@ -264,7 +290,8 @@ def test_an_edited_yes_asks_for_the_password_and_loses_nothing_meanwhile(stage, 
     assert json.loads(stage.request(batch.pk).args_text)["limit"] == 7
 
 
-def test_reopening_asks_for_the_password_as_an_answer_does(stage, browser, batch, settings):
+def test_reopening_asks_for_the_password_as_an_answer_does(stage, browser, late_batch, settings):
+    batch = late_batch
     request = stage.request(batch.pk)
     stage.decide(batch.pk, "reject", reason="Not on a Sunday")
     browser.logout()

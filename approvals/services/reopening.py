@@ -18,7 +18,7 @@ from approvals.states import ApprovalState
 from approvals.surface import CONSOLE, Surface
 from ledger import storage
 from ledger.bearer import Bearer
-from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, StaleDigest
+from ledger.errors import AlreadyDecided, Forbidden, InvalidArgs, NotFound, SagaEnded, StaleDigest
 from ledger.reasons import needed
 from ledger.services import gating
 from ledger.states import Direction
@@ -36,7 +36,7 @@ def reopen(
     """Take back that this is refused in its saga from now on; a second time is a replay.
 
     Raises NotFound, Forbidden, InvalidArgs (no reason, or an undo), StaleDigest, AlreadyDecided
-    (it was not rejected).
+    (it was not rejected), SagaEnded (its saga takes no more steps, so nobody could ask again).
     """
     if not lock_saga_of(approval_id):
         raise NotFound(f"There is no request {approval_id}.")
@@ -61,6 +61,13 @@ def reopen(
     name = request.step.step_id
     if storage.row(_REOPENED, [request.saga_id, name]) is not None:
         return Decided(request.pk, replayed=True)
+    if why_no_more := request.saga.why_no_more_steps:
+        raise SagaEnded(
+            f"Reopening would not help: {why_no_more}, so it takes no more steps and nothing can be "
+            "asked for again in it. For new work the agent opens a saga under a new task_id.",
+            saga=str(request.saga_id),
+            state=request.saga.state,
+        )
     if refusal := entitling.absent(request.step.blast_radius, via, request.now):
         raise refusal
     gating.journal(

@@ -109,6 +109,14 @@ def _can_break_glass(row: RequestRow) -> bool:
     )
 
 
+def _can_reopen(row: RequestRow) -> bool:
+    """Where the saga takes no more steps, nobody could ask again: the service refuses it, too."""
+    rejected = row.state == ApprovalState.REJECTED
+    if not rejected or row.approval.saga.why_no_more_steps:
+        return False
+    return rights.can_decide(row.person, row.approval)[0]
+
+
 def refused(request: HttpRequest, approval_id: UUID, error: SagaError) -> HttpResponse:
     """The page again, with the reason why nothing was decided."""
     return page(request, row_of(request, approval_id), refusal=error)
@@ -126,7 +134,6 @@ def page(
         return live.unchanged()
     steps = outcomes.steps_on_no(row, pages_timeline.brief(saga), _correctable())
     forward = row.approval.direction == Direction.FORWARD
-    rejected = row.state == ApprovalState.REJECTED
     before = queries_rejections.edited(row.approval)
     reasons, uses = queries_policy.explained(row.approval)
     context: dict[str, Any] = {
@@ -160,7 +167,7 @@ def page(
         "edited": before,
         "changes": differences.changed(before.args, row.args) if before else [],
         "reopened": queries_rejections.reopened(row.approval),
-        "can_reopen": rejected and forward and rights.can_decide(row.person, row.approval)[0],
+        "can_reopen": forward and _can_reopen(row),
         "typed": _typed(request) if refusal else {},
         "wrong_password": presence.password_fault(refusal),
         "is_poll": live.is_poll(request),

@@ -5,7 +5,7 @@ from django.db.models import Q
 
 from ledger.models.fields import ClockTimestamp, state_field, uuid7
 from ledger.models.identity import Agent
-from ledger.states import SagaState
+from ledger.states import SagaState, why_no_more_steps
 
 
 class Saga(models.Model):
@@ -62,6 +62,14 @@ class Saga(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.task_id})"
+
+    @property
+    def why_no_more_steps(self) -> str:
+        return why_no_more_steps(
+            self.state,
+            closed=self.closed_at is not None,
+            turned_back=bool(self.ended_backward_why),
+        )
 
 
 class Freeze(models.Model):

@@ -24,7 +24,7 @@ from ledger.services.preparing import Prepared, prepare
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
 from ledger.services.unit import Unit
-from ledger.states import SAGA_OPEN, Direction, StepState
+from ledger.states import Direction, StepState
 
 # How often a proposal looks again after losing an effect key to one that is just being
 # committed. The second look always finds it, unless that one was rolled back meanwhile.
@@ -147,8 +147,8 @@ def _refuse_edited_elsewhere(saga: SagaRow, related: dict[str, Any], prepared: P
 
 def _refuse_when_closed(saga: SagaRow, related: dict[str, Any]) -> None:
     if rejected := related.get("rejected"):
-        refusals.refuse_rejected(rejected)
-    if saga.closed or saga.state not in SAGA_OPEN or saga.ended_backward_why:
+        refusals.refuse_rejected(rejected, saga)
+    if saga.why_no_more_steps:
         raise errors.SagaEnded(
             f"The saga {saga.task_id!r} is {saga.state} and takes no more steps. Open a saga "
             "under a new task_id for new work.",

@@ -29,13 +29,19 @@ SELECT 1 FROM ledger_entry WHERE saga_id = %s AND step_id = %s AND kind = 'propo
 """
 
 
-def refuse_rejected(rejected: Any) -> None:
+def refuse_rejected(rejected: Any, saga: SagaRow) -> None:
     """A person said no to exactly this, and nobody has reopened it. Raises PreviouslyRejected."""
     said = storage.the_row(_NO, [rejected.saga_id, rejected.step_id])
     by = said.actor.removeprefix("person:")
+    why_no_more = saga.why_no_more_steps
+    then = (
+        f"Nothing can be asked again here: {why_no_more}, and takes no more steps. Open a saga "
+        "under a new task_id for new work."
+        if why_no_more
+        else "It stays refused in this saga until a person reopens it."
+    )
     raise errors.PreviouslyRejected(
-        f"{by} rejected exactly this as step {rejected.step_id!r}: {said.reason} "
-        "It stays refused in this saga until a person reopens it.",
+        f"{by} rejected exactly this as step {rejected.step_id!r}: {said.reason} {then}",
         step=str(rejected.id),
         decision={
             "by": by,
@@ -56,7 +62,7 @@ def refuse_rejected_alternatives(saga: SagaRow, prepared: Prepared) -> None:
         named = {"saga": saga.id, "tool": other.tool, "fingerprint": other.fingerprint}
         for decided in storage.rows(REJECTIONS, named):
             if decided.why == "rejected":
-                refuse_rejected(decided)
+                refuse_rejected(decided, saga)
 
 
 def refuse_edited(prior: Any, prepared: Prepared) -> None:
