@@ -148,6 +148,7 @@ def page(
         "votes": outcomes.votes(row),
         "needs": queries_pages.still_needed(row),
         "outcome": outcomes.banner(row),
+        "args_title": outcomes.args_title(row),
         "target": _target(row),
         "definition": _definition(row),
         "reasons": reasons,

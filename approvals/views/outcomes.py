@@ -75,6 +75,15 @@ def is_settled(row: RequestRow) -> bool:
     return not row.is_open
 
 
+def args_title(row: RequestRow) -> str:
+    """What the arguments are now: what will run, what was let through, or what was asked for."""
+    if row.state == ApprovalState.APPROVED and row.approval.used_at:
+        return "Exactly this was approved"
+    if row.is_open or row.state == ApprovalState.APPROVED:
+        return "Exactly this will run"
+    return "This was proposed"
+
+
 def banner(row: RequestRow) -> Banner | None:
     """What became of the request; None while it waits for people."""
     if row.is_open:
