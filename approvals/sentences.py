@@ -43,7 +43,8 @@ def number(value: Decimal) -> str:
 
 def decided(state: ApprovalState, by: str, at: datetime, now: datetime, reason: str = "") -> str:
     """Who won, what, and when (case B11)."""
-    said = f" Reason: {reason}" if reason else ""
+    stop = "" if reason.endswith((".", "!", "?", "…")) else "."
+    said = f" Reason: {reason}{stop}" if reason else ""
     return f"It was already {_DID[state]} by {by} {span(now - at)} ago.{said}"
 
 

@@ -144,6 +144,16 @@ def left(moment: datetime | None) -> SafeString | str:
 
 
 @register.filter
+def lease(moment: datetime | None) -> SafeString | str:
+    """'12 s left'. A lease is short and renewed all the time: only one that ran out is news."""
+    if moment is None:
+        return ""
+    now = timezone.now()
+    text = f"{span(moment - now)} left" if moment > now else f"ran out {span(now - moment)} ago"
+    return _time(moment, "lease", text)
+
+
+@register.filter
 def until(moment: datetime | None) -> SafeString | str:
     if moment is None:
         return ""

@@ -30,10 +30,13 @@ function tick() {
       ago: () => (seconds < 1 ? "now" : `${span(seconds)} ago`),
       age: () => span(Math.max(0, seconds)),
       left: () => (seconds < 0 ? `${span(-seconds)} left` : `expired ${span(seconds)} ago`),
+      lease: () => (seconds < 0 ? `${span(-seconds)} left` : `ran out ${span(seconds)} ago`),
       until: () => (seconds < 0 ? `in ${span(-seconds)}` : "now"),
     }[element.dataset.show]();
     if (element.textContent !== text) element.textContent = text;
-    if (element.dataset.show === "left") element.classList.toggle("urgent", seconds > -900);
+    // Near its end a request is urgent; a lease, which is renewed all the time, only after it.
+    const urgentFrom = { left: -900, lease: 0 }[element.dataset.show];
+    if (urgentFrom !== undefined) element.classList.toggle("urgent", seconds > urgentFrom);
   }
   // Over is over at once, also when the next poll does not come (case D1).
   for (const box of document.querySelectorAll("[data-until]")) {
@@ -134,6 +137,15 @@ document.addEventListener("htmx:afterSwap", () => {
   for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
   enliven(document);
 });
+
+// On a narrow screen the places are a line that scrolls sideways: it shows where one is. Nothing but
+// the line moves, for the page may have been opened at one of its parts.
+const here = document.querySelector(".nav a[aria-current]");
+if (here && !CSS.supports("scroll-initial-target", "nearest")) {
+  const line = here.closest(".nav");
+  const [place, frame] = [here.getBoundingClientRect(), line.getBoundingClientRect()];
+  line.scrollLeft += place.x + place.width / 2 - frame.x - frame.width / 2;
+}
 
 setInterval(tick, 1000);
 enliven(document);
