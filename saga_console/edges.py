@@ -15,10 +15,21 @@ from django.urls import path, reverse
 from approvals.views import presence
 from saga_console.doorstep import wait_of
 
+# One sentence for whichever was wrong: who guesses learns nothing about names from it.
+_WRONG = (
+    "This username and password do not belong together. Check both, capital letters count, and try "
+    "again. Forgotten? Whoever runs the console sets a new password with manage.py operator."
+)
+
+
+class SignInForm(AuthenticationForm):
+    error_messages = {"invalid_login": _WRONG, "inactive": _WRONG}
+
 
 class Login(views.LoginView):
     """`next` is followed only to this host: LoginView checks it."""
 
+    form_class = SignInForm
     redirect_authenticated_user = True
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:

@@ -22,7 +22,7 @@ SECRET_KEY = env.text("SECRET_KEY") or HOME.secret_key()
 DEBUG = env.flag("DEBUG", default=False)
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-# Off by default because the console starts on plain http://localhost; set SECURE=1 behind TLS.
+# Off by default because the console starts on plain http://127.0.0.1; set SECURE=1 behind TLS.
 SECURE = env.flag("SECURE", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
 SESSION_COOKIE_NAME = "__Host-saga" if SECURE else "saga"

@@ -31,6 +31,15 @@ _LOOK_AT_SERVERS_S = 1.0
 _READY_WITHIN_S = 120.0
 
 
+# Who listens everywhere is reached here.
+_REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def host_of(asked: str) -> str:
+    """What to listen on. `localhost` may be either family; one of them is what is printed."""
+    return "127.0.0.1" if asked == "localhost" else asked
+
+
 class CannotStart(RuntimeError):
     """One line that says why, and what to change. Nothing is left running."""
 
@@ -47,8 +56,9 @@ class Plan:
 
     @property
     def address(self) -> str:
-        shown = "localhost" if self.host in {"127.0.0.1", "0.0.0.0", "::"} else self.host  # noqa: S104
-        return f"http://{shown}:{self.port}"
+        """Where a browser on this machine gets to it; one way, because cookies know hosts."""
+        shown = _REACHED_BY.get(self.host, self.host)
+        return f"http://[{shown}]:{self.port}" if ":" in shown else f"http://{shown}:{self.port}"
 
 
 def default_workers() -> int:
@@ -120,8 +130,7 @@ def _named(env: Mapping[str, str], name: str) -> dict[str, str]:
 
 def is_ready(port: int, host: str) -> bool:
     """Whether `/readyz` answers, and not with 503."""
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    connection = http.client.HTTPConnection(reachable, port, timeout=5)
+    connection = http.client.HTTPConnection(_REACHED_BY.get(host, host), port, timeout=5)
     with suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/readyz")
         return connection.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR

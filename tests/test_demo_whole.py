@@ -26,6 +26,13 @@ print(json.dumps(found))
 """
 
 
+# Nobody was ever told them, so none is left.
+TOKENS = """
+from ledger.models import Token
+print(Token.objects.filter(revoked_at__isnull=True).count())
+"""
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
@@ -65,6 +72,11 @@ def test_seed_brings_every_state_and_a_second_time_changes_nothing(home: Path) -
     assert set(counted["ledger_step"]) == set(StepState)
     assert set(counted["ledger_saga"]) == set(SagaState)
     assert manage(home, "verify_ledger").returncode == 0
+    assert json.loads(manage(home, "shell", "--no-imports", "-c", TOKENS).stdout) == 0
     again = manage(home, "seed")
     assert "sown already" in again.stdout
+    for ran in (sown, again):
+        *_, last = ran.stdout.strip().splitlines()
+        assert "make demo" in last
+        assert "http://127.0.0.1:8400/attention/" in last
     assert json.loads(manage(home, "shell", "--no-imports", "-c", COUNT).stdout) == counted

@@ -9,7 +9,7 @@ from django.urls import reverse
 from ledger.models import Freeze, Saga, Step
 from ledger.outcomes import Failed, Unknown
 from ledger.queries.pages_attention import waiting_count
-from tests.stage import Stage, a_stage
+from tests.stage import PASSWORD, Stage, a_stage
 
 __all__ = ["a_stage"]
 
@@ -157,9 +157,14 @@ def test_work_that_nobody_takes_is_called_out(stage, browser):
 
 def test_a_sign_in_that_fails_says_so_and_next_stays_on_this_host(stage):
     visitor = Client()
-    wrong = visitor.post(reverse("login"), {"username": "olivia", "password": "no"})
-    assert "correct username and password" in wrong.content.decode()
     _ = stage.approver
+    said = "This username and password do not belong together."
+    for username, password in (("olivia", "no"), ("nobody", PASSWORD)):
+        wrong = visitor.post(reverse("login"), {"username": username, "password": password})
+        html = wrong.content.decode()
+        assert said in html
+        assert "Check both" in html
+        assert "manage.py operator" in html.split(said)[1].split("</p>")[0]
     sent = {"username": "olivia", "password": "correct horse battery staple"}
     away = visitor.post(reverse("login"), sent | {"next": "https://evil.example/"})
     assert away["Location"] == "/"

@@ -1,4 +1,4 @@
-"""What stands over a request's arguments is true at any time: will run, was approved, was proposed."""
+"""The title over a request's arguments is true at any time: will run, was approved, proposed."""
 
 from __future__ import annotations
 

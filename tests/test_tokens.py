@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from ledger.errors import Forbidden, InvalidArgs, Unauthorized
 from ledger.models import Agent, Token
 from ledger.services import tokens
+from saga_console.demo import people
 from tests.apicast import Caller, problem_type
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +60,47 @@ def test_a_revoked_token_stops_at_once() -> None:
     assert run("agent_token", "refunder", "--revoke") == ""
     with pytest.raises(Unauthorized):
         tokens.bearer(raw)
+
+
+def test_a_renewed_token_takes_the_place_of_all_before() -> None:
+    """Of this bearer's, and of nobody else's: each mint without it is a further one."""
+    commands = (
+        ("agent_token", "refunder"),
+        ("operator", "ana", "--group", "approvers"),
+    )
+    others = [run("agent_token", "other"), run("operator", "ben", "--group", "approvers")]
+    for words in commands:
+        before = [run(*words).strip() for _ in range(2)]
+        fresh = run(*words, "--renew").strip()
+        assert tokens.bearer(fresh)
+        for raw in before:
+            with pytest.raises(Unauthorized):
+                tokens.bearer(raw)
+    assert all(tokens.bearer(raw.strip()) for raw in others)
+    assert Token.objects.filter(revoked_at__isnull=True).count() == 4
+
+
+def test_a_renewal_that_is_refused_takes_nothing_away() -> None:
+    raw = run("agent_token", "refunder").strip()
+    with pytest.raises(CommandError):
+        run("agent_token", "refunder", "--renew", "--owner", "nobody")
+    assert tokens.bearer(raw).agent_name == "refunder"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_demos_cast_has_one_token_each_however_often_it_is_started(
+    console_env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own commands, in processes of their own, as each start of the demo runs them."""
+    monkeypatch.setenv("DATABASE_URL", console_env["DATABASE_URL"])
+    first, crew = people.cast([("olivia", "approvers")])
+    second, again = people.cast([("olivia", "approvers")])
+    assert tokens.bearer(second).agent_name == "demo-agent"
+    assert tokens.bearer(again[0].token).username == "olivia"
+    assert Token.objects.filter(revoked_at__isnull=True).count() == 2
+    for raw in (first, crew[0].token):
+        with pytest.raises(Unauthorized):
+            tokens.bearer(raw)
 
 
 def test_the_token_of_somebody_who_left_stops_at_once() -> None:

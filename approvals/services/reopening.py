@@ -63,8 +63,8 @@ def reopen(
         return Decided(request.pk, replayed=True)
     if why_no_more := request.saga.why_no_more_steps:
         raise SagaEnded(
-            f"Reopening would not help: {why_no_more}, so it takes no more steps and nothing can be "
-            "asked for again in it. For new work the agent opens a saga under a new task_id.",
+            f"Reopening would not help: {why_no_more}, so it takes no more steps and nothing can "
+            "be asked for again in it. For new work the agent opens a saga under a new task_id.",
             saga=str(request.saga_id),
             state=request.saga.state,
         )

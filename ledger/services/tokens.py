@@ -94,12 +94,14 @@ def require_operator(caller: Bearer) -> None:
 
 
 @transaction.atomic
-def issue_agent_token(name: str, *, tools: Sequence[str] = (), owner: str | None = None) -> str:
+def issue_agent_token(
+    name: str, *, tools: Sequence[str] = (), owner: str | None = None, renew: bool = False
+) -> str:
     """A further token for the agent `name`, which is registered when it is new.
 
     `tools` are fnmatch patterns, none meaning every tool. `owner` is the username of the
-    person who answers for the agent and so may never decide on it. Returns the token:
-    the only time that it can be seen.
+    person who answers for the agent and so may never decide on it. `renew` revokes all
+    that the agent has had. Returns the token: the only time that it can be seen.
     """
     if AGENT_NAME.fullmatch(name) is None:
         raise InvalidArgs("An agent's name is 1 to 100 letters, digits, blanks or ._@:/+-")
@@ -110,6 +112,8 @@ def issue_agent_token(name: str, *, tools: Sequence[str] = (), owner: str | None
     if owner is not None:
         agent.owner = _person(owner)
         agent.save(update_fields=["owner"])
+    if renew:
+        revoke_agent_tokens(name)
     raw = _fresh("agent")
     Token.objects.create(digest=_digest(raw), agent=agent, tools=list(tools))
     return raw
@@ -117,7 +121,11 @@ def issue_agent_token(name: str, *, tools: Sequence[str] = (), owner: str | None
 
 def revoke_agent_tokens(name: str) -> int:
     """Revoke every token of the agent; how many there were. The agent's past stays."""
-    live = Token.objects.filter(agent__name=name, revoked_at__isnull=True)
+    return _revoke(agent__name=name)
+
+
+def _revoke(**whose: Any) -> int:
+    live = Token.objects.filter(**whose, revoked_at__isnull=True)
     return live.update(revoked_at=ClockTimestamp())
 
 
@@ -145,8 +153,11 @@ def seat_operator(username: str, *, group: str, password: str | None = None) -> 
     return person
 
 
-def issue_operator_token(user: Any) -> str:
-    """A further token for a person. Returns it: the only time that it can be seen."""
+@transaction.atomic
+def issue_operator_token(user: Any, *, renew: bool = False) -> str:
+    """A further token for a person; `renew` revokes all before. The only time that it is seen."""
+    if renew:
+        _revoke(user=user)
     raw = _fresh("operator")
     Token.objects.create(digest=_digest(raw), user=user)
     return raw

@@ -35,14 +35,15 @@ def cast(crew: list[tuple[str, str]]) -> tuple[str, list[Person]]:
 
 
 def agent_token(name: str = "demo-agent") -> str:
-    """A fresh bearer token for the agent of this name."""
-    return _manage("agent_token", name)
+    """A fresh bearer token for the agent of this name, in place of that of an earlier start."""
+    return _manage("agent_token", name, "--renew")
 
 
 def operator(name: str, group: str) -> Person:
-    """A person of this group, with a fresh password and token."""
+    """A person of this group, with a fresh password and token in place of earlier ones."""
     password = secrets.token_urlsafe(9)
-    token = _manage("operator", name, "--group", group, "--password-stdin", stdin=password)
+    words = ("operator", name, "--group", group, "--renew", "--password-stdin")
+    token = _manage(*words, stdin=password)
     return Person(name, group, password, token)
 
 

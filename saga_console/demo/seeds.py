@@ -30,6 +30,7 @@ GOOD_CARD, BAD_CARD = "pm_card_visa", "pm_card_chargeCustomerFail"
 # Rounds of shifts after which something is wrong with the seeds, not with the world.
 MAX_ROUNDS = 10
 FIRST_TASK = "seed-refund-1001"
+AGENT = "support-agent"
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,9 @@ def plant(say: Callable[[str], Any]) -> None:
         name: tokens.seat_operator(name, group=group)
         for name, group in (("olivia", "approvers"), ("oskar", "oncall"), ("vera", "viewers"))
     }
-    agent = tokens.bearer(tokens.issue_agent_token("support-agent"))
-    olivia = tokens.bearer(tokens.issue_operator_token(people["olivia"]))
+    agent = tokens.bearer(tokens.issue_agent_token(AGENT))
+    tokens.revoke_agent_tokens(AGENT)  # nobody is told it
+    olivia = Bearer(user_id=people["olivia"].pk, username="olivia")
     field = Field(addresses(), agent, olivia)
     first = Opening(FIRST_TASK, "Cancel order 1001", metadata={"env": "demo"})
     if not opening.open_saga(first, bearer=agent).created:

@@ -24,6 +24,9 @@ class Command(BaseCommand):
         )
         parser.add_argument("--owner", metavar="USERNAME", help="who answers for the agent")
         parser.add_argument(
+            "--renew", action="store_true", help="revoke the tokens that the agent had before"
+        )
+        parser.add_argument(
             "--revoke", action="store_true", help="revoke every token of the agent; print nothing"
         )
 
@@ -34,7 +37,9 @@ class Command(BaseCommand):
             self.stderr.write(f"{revoked} token(s) of {name} revoked.")
             return
         try:
-            token = tokens.issue_agent_token(name, tools=options["tools"], owner=options["owner"])
+            token = tokens.issue_agent_token(
+                name, tools=options["tools"], owner=options["owner"], renew=options["renew"]
+            )
         except SagaError as error:
             raise CommandError(error.detail) from None
         self.stdout.write(token)

@@ -19,6 +19,9 @@ class Command(BaseCommand):
         parser.add_argument("name", metavar="NAME")
         parser.add_argument("--group", required=True, choices=tokens.GROUPS)
         parser.add_argument(
+            "--renew", action="store_true", help="revoke the tokens that the person had before"
+        )
+        parser.add_argument(
             "--password-stdin",
             action="store_true",
             help="read the password for the pages from the first line of stdin",
@@ -39,4 +42,4 @@ class Command(BaseCommand):
             raise CommandError(error.detail) from None
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from None
-        self.stdout.write(tokens.issue_operator_token(person))
+        self.stdout.write(tokens.issue_operator_token(person, renew=options["renew"]))

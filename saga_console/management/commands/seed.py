@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from saga_console import environment
 from saga_console.home import BASE_DIR, current_home
 from saga_console.locks import open_lock, try_lock
 
@@ -33,6 +34,10 @@ class Command(BaseCommand):
             self._with_targets()
         finally:
             os.close(held)
+        self.stdout.write(
+            "Look at it: `make demo` (or `manage.py up --demo`) prints the logins; then, as oskar, "
+            f"http://127.0.0.1:{environment.number('PORT', 8400, at_least=1)}/attention/"
+        )
 
     def _with_targets(self) -> None:
         from saga_console import demo  # noqa: PLC0415  (its packages are the demo's alone)

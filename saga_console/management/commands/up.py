@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from saga_console import environment
 from saga_console.home import current_home
-from saga_console.up import CannotStart, Console, Plan, default_workers
+from saga_console.up import CannotStart, Console, Plan, default_workers, host_of
 
 
 class Command(BaseCommand):
@@ -26,7 +26,8 @@ class Command(BaseCommand):
             port = environment.number("PORT", 8400, at_least=1)
         if options["workers"] < 1:
             raise CommandError("--workers: at least one is needed, or nothing would ever run")
-        plan = Plan(options["host"], port, options["workers"], options["demo"], options["once"])
+        host = host_of(options["host"])
+        plan = Plan(host, port, options["workers"], options["demo"], options["once"])
         try:
             status = Console(current_home(), plan).run()
         except CannotStart as error:
