@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,7 @@ from ledger.legs import (
     told_of_call,
     told_of_look,
 )
+from ledger.masking import secrets_in, without
 from ledger.outcomes import Applied, Done, NotApplied, Sighting
 from ledger.services import drilling
 from ledger.services.drilling import Begun
@@ -57,6 +58,18 @@ class Run:
     aimed: Sandboxed
     planned: tuple[Leg, ...]
     told: list[Told] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._secrets = secrets_in(self.drill.args, self.aimed.tool.args_schema)
+
+    def masked(self, said: str) -> str:
+        """What was said, without what the arguments hold in confidence."""
+        return without(said, self._secrets)
+
+    def shown(self, result: Any) -> str:
+        """A result as one line for people."""
+        text = self.masked(keys.storable(result)[0])
+        return text if len(text) <= MAX_RESULT_SHOWN else text[:MAX_RESULT_SHOWN] + "…"
 
     def result(self) -> Any:
         """What the undo is fed with: what execute answered, or else what a look found."""
@@ -91,7 +104,7 @@ class Run:
             case Leg.EXECUTE | Leg.UNDO:
                 direction = Direction.FORWARD if leg is Leg.EXECUTE else undo
                 outcome = tool.run(self.call(direction))
-                said = shown(outcome.result) if isinstance(outcome, Done) else ""
+                said = self.shown(outcome.result) if isinstance(outcome, Done) else ""
                 return told_of_call(leg, outcome, said)
             case Leg.FOUND:
                 return self._look(leg, tool.probe, Direction.FORWARD, wants_it=True)
@@ -112,14 +125,8 @@ class Run:
         call = self.call(direction)
         while not isinstance(saw := look(call), good) and time.monotonic() < until:
             time.sleep(LOOK_AGAIN_S)
-        said = shown(saw.result) if isinstance(saw, Applied) else ""
+        said = self.shown(saw.result) if isinstance(saw, Applied) else ""
         return told_of_look(leg, saw, said, wants_it=wants_it)
-
-
-def shown(result: Any) -> str:
-    """A result as one line for people."""
-    text = keys.storable(result)[0]
-    return text if len(text) <= MAX_RESULT_SHOWN else text[:MAX_RESULT_SHOWN] + "…"
 
 
 class DrillHand:
@@ -188,6 +195,7 @@ class DrillHand:
         except Exception as error:
             logger.exception("a leg of a drill broke")
             told = Told(leg, False, "unknown", f"{type(error).__name__}: {error}")
+        told = replace(told, said=run.masked(told.said))
         self._came.put((told, round((time.monotonic() - began) * 1000)))
         self._ring()
 

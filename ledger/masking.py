@@ -54,6 +54,17 @@ def redact(value: Any, schema: Mapping[str, Any] | None = None) -> Any:
     return _Mask(schema or {}).of(value, [schema] if schema else [])
 
 
+def secrets_in(args: Any, schema: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """The texts that `redact` takes out of these, as they are and as JSON writes them.
+
+    For `without`, on what a target answered: it may say back what it was sent.
+    """
+    finder = _Finder(schema or {})
+    finder.of(args, [schema] if schema else [])
+    written = {part for text in finder.found for part in (text, json.dumps(text)[1:-1])}
+    return frozenset(part for part in written if len(part) >= MIN_MASKED_CHARS)
+
+
 def masked(value: Any) -> Any:
     """What stands for a secret: its length is told, so that an empty one is seen."""
     if value is None or value == "":
@@ -88,8 +99,11 @@ class _Mask:
         said = [node["writeOnly"] for node in mine if isinstance(node.get("writeOnly"), bool)]
         is_declared = any(said) or any(node.get("format") == "password" for node in mine)
         if is_declared or (_is_telling(name) and not said):
-            return masked(value)
+            return self._secret(value)
         return self.of(value, mine)
+
+    def _secret(self, value: Any) -> Any:
+        return masked(value)
 
     def _branches(self, node: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
         """A part of the schema, and all that it refers to or is put together from."""
@@ -112,6 +126,21 @@ class _Mask:
             name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
+
+
+class _Finder(_Mask):
+    """Keeps what the mask would hide, down to the leaves: a target says back parts."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        super().__init__(root)
+        self.found: list[str] = []
+
+    def _secret(self, value: Any) -> Any:
+        if isinstance(value, Mapping | list):
+            for inner in value.values() if isinstance(value, Mapping) else value:
+                self._secret(inner)
+        elif value is not None and not isinstance(value, bool):
+            self.found.append(str(value))
 
 
 def _members(nodes: Nodes, name: str) -> list[Any]:

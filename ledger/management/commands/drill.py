@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ledger.errors import SagaError
 from ledger.keys import parse_json
 from ledger.legs import DrillState
+from ledger.masking import redact
 from ledger.queries import drills
 from ledger.services import drilling
 from ledger.tools.installed import registry
@@ -79,10 +80,12 @@ class Command(BaseCommand):
                 is_begun = True
                 self.stdout.write(f"{now.tool} version {now.version}, in {now.sandbox}")
             for leg in now.legs[told:]:
-                self.stdout.write(f"  {leg.leg:<8} {leg.outcome:<11} {leg.took_ms} ms  {leg.said}")
+                self.stdout.write(
+                    f"  {leg.leg:<8} {leg.outcome:<11} {leg.took_ms} ms  {redact(leg.said)}"
+                )
             told = len(now.legs)
             if now.is_over:
-                self.stdout.write(f"{now.tool}: {now.state}. {now.said}")
+                self.stdout.write(f"{now.tool}: {now.state}. {redact(now.said)}")
                 return now.state
             if now.state is DrillState.WAITING and not said_so:
                 said_so = self._nobody_yet(began)
