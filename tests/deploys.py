@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.conf import settings
 from django.test import override_settings
 
 from ledger.bearer import Bearer
@@ -43,7 +45,7 @@ def write(line):
         file.write(line + "\\n")
 
 
-@tool("till.book", title="Book a sum", version="{version}", tier="{tier}", blast_radius="low",
+@tool("{key}", title="Book a sum", version="{version}", tier="{tier}", blast_radius="low",
     args={schema!r}, result={result!r}, retries={retries}, settle_s={settle_s},
     timeout_s={timeout_s})
 class Book:
@@ -85,8 +87,9 @@ RESULT = {
 class Till:
     """An app whose tool is released, changed and withdrawn; and an agent that uses it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: str = "till.book") -> None:
         self.folder = folder
+        self.key = key
         self.package = folder / APP
         self.package.mkdir()
         (self.package / "__init__.py").touch()
@@ -104,12 +107,13 @@ class Till:
             "version": version,
             "remark": remark,
             "book": str(self.book),
+            "key": self.key,
         }
         told |= more
         told["undo"] = "compensate" if told["tier"] == "compensatable" else "correct"
         (self.package / "tools.py").write_text(SOURCE.format(**told), encoding="utf-8")
         self._start_anew()
-        return registry().get("till.book").digest
+        return registry().get(self.key).digest
 
     def withdraw(self) -> None:
         """Deploy without the tool."""
@@ -135,7 +139,7 @@ class Till:
         return open_saga(opening, bearer=self.agent).saga
 
     def propose(self, saga: UUID, step_id: str, **args: Any) -> UUID:
-        return propose(saga, Proposal(step_id, "till.book", args), bearer=self.agent).step
+        return propose(saga, Proposal(step_id, self.key, args), bearer=self.agent).step
 
     def claim(self) -> list[Assignment]:
         return claim(self.shift, 20)
@@ -177,7 +181,13 @@ def a_till(
     """A till whose first release is out."""
     monkeypatch.syspath_prepend(tmp_path)
     settings.SAGA_PROBE_APART_S = 0.0
-    till = Till(tmp_path)
+    with deployed(Till(tmp_path)) as till:
+        yield till
+
+
+@contextmanager
+def deployed(till: Till) -> Iterator[Till]:
+    """The till's first release is out; its folder is on `sys.path` already."""
     with override_settings(INSTALLED_APPS=[*settings.INSTALLED_APPS, APP]):
         till.release()
         yield till

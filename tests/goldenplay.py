@@ -7,6 +7,7 @@ let run out early and a request's end that is brought forward, as the tests of b
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from ledger.services.restoring import restore_file
 from ledger.services.shifts import ring_row
 from ledger.tools.installed import registry
 from tests.approvalcast import Case, ask_as_the_ledger_does
+from tests.deploys import Till, deployed
 from tests.shop import Shop, broken, customer, work, work_saga
 
 
@@ -182,6 +184,26 @@ def edited_by_an_operator(play: Play) -> None:
     said = {"reason": "This one is meant.", "actor": play.olivia.actor}
     operating.retry(step.pk, args={"id": somebody}, **said)
     play.committed(saga, "change")
+
+
+def confirmed(play: Play) -> None:
+    """The code of a tool in Python changed under a step; a person said yes to the new code.
+
+    Its name begins as `bench.noop`'s: who reads this ledger does not have the tool.
+    """
+    folder = play.folder.with_name("confirmed")
+    folder.mkdir()
+    sys.path.insert(0, str(folder))
+    with deployed(Till(folder, "bench.till")) as till:
+        saga = play.open("confirmed", Proposal("one", till.key, {"sum": 100}))
+        changed = till.release("2")
+        work(lambda: Step.objects.filter(saga_id=saga).exclude(held_why="").exists())
+        said = {"tool_digest": changed, "reason": "Read it: only its words have changed."}
+        step = Step.objects.get(saga_id=saga)
+        operating.press(step.pk, Pressed(Action.CONFIRM, actor=play.olivia.actor, **said))
+        play.committed(saga, "one")
+    sys.path.remove(str(folder))
+    closing.complete(saga, bearer=play.shop.bearer)
 
 
 def reopened(play: Play) -> None:
@@ -483,8 +505,8 @@ SETTLED = (
     archived, completed, approved, approved_by_two, taken_back, sent_again, undone_at_last,
     compensated, aborted, with_residue, rejected, expired, revised,
     alternative, deduplicated, repeated, looked_up, late, answered,
-    skipped, contradicted, edited_by_a_person, edited_by_an_operator, reopened, glass_broken,
-    passed_on,
+    skipped, contradicted, edited_by_a_person, edited_by_an_operator, confirmed, reopened,
+    glass_broken, passed_on,
 )  # fmt: skip
 IN_FLIGHT = (
     blind, stuck, waiting, change_requested, approved_and_not_run, frozen, executing, unknown,
