@@ -41,6 +41,11 @@ class DatabaseGauges:
         yield _gauge("saga_outbox_oldest_seconds", "Age of the oldest of them.", outbox.oldest_s)
         shifts = gauges.live_shifts()
         yield _gauge("saga_shifts_live", "Shifts with a lease that has not run out.", shifts)
+        yield _gauge(
+            "saga_queue_reports_ignored",
+            "Shifts' jobs that RQ delivered again or called failed: the ledger heeds neither.",
+            gauges.ignored_reports(),
+        )
         lag = 0.0 if shifts else outbox.oldest_s
         yield _gauge(
             "saga_relay_lag_seconds", "How long due work has waited with no live shift.", lag

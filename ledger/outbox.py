@@ -18,6 +18,7 @@ import psycopg
 from django.conf import settings
 from django.db import connection
 from redis.exceptions import RedisError
+from rq import Callback
 
 from ledger import faultpoints, storage
 from ledger.gate import gate
@@ -77,6 +78,7 @@ def ring(shift: UUID) -> None:
         ttl=int(settings.SAGA_RING_GRACE_S) + 1,
         result_ttl=0,
         failure_ttl=3600,
+        on_failure=Callback("ledger.jobs.failed"),
     )
 
 

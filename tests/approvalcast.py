@@ -16,16 +16,17 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 
 from approvals.models import Approval
-from approvals.services import requesting
+from approvals.services import deciding, requesting
 from ledger import storage
 from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Entry, Step
-from ledger.services import claiming
+from ledger.outcomes import Failed
+from ledger.services import claiming, recording
 from ledger.services.asking import ask
 from ledger.services.assignments import Assignment
 from ledger.services.opening import open_saga
-from ledger.services.proposals import Opening, Proposal
+from ledger.services.proposals import AlternativeProposal, Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.unit import Unit
 from ledger.states import Direction
@@ -188,4 +189,18 @@ def waiting_case(
     ).saga
     case = Case(caller, saga, saga)
     case.step = case.propose("refund-1", **(args or {"id": "p1", "amount": 100}))
+    return case
+
+
+def waiting_alternative(approver: Bearer) -> Case:
+    """A refund that failed under a yes; its other choice, `{"id": "p1", "amount": 7}`, waits."""
+    caller = agent(f"agent-{uuid4().hex[:8]}")
+    saga = open_saga(Opening(task_id="task", name="Cancel order 7"), bearer=caller).saga
+    other = AlternativeProposal("money.refund", {"id": "p1", "amount": 7})
+    proposal = Proposal("refund-1", "money.refund", {"id": "p9"}, alternatives=(other,))
+    case = Case(caller, saga, propose(saga, proposal, bearer=caller).step)
+    deciding.approve(approver, case.request.pk, args_digest=case.digest)
+    (first,) = claim()
+    recording.record(uuid4(), [recording.Finished(first, Failed("no", retryable=False))])
+    assert case.row.alternative == 1
     return case

@@ -132,3 +132,5 @@ def test_no_gauge_scans_a_table_that_grows() -> None:
         assert "ledger_step_attention" in str(cursor.fetchall())
         cursor.execute("EXPLAIN " + gauges._OUTBOX, [1])
         assert "ledger_outbox_due" in str(cursor.fetchall())
+        cursor.execute("EXPLAIN " + gauges._IGNORED, [1])
+        assert "ledger_shift_ignored" in str(cursor.fetchall())

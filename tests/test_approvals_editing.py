@@ -16,7 +16,15 @@ from ledger.models import Entry
 from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
-from tests.approvalcast import Case, claim, in_threads, person, tools, waiting_case
+from tests.approvalcast import (
+    Case,
+    claim,
+    in_threads,
+    person,
+    tools,
+    waiting_alternative,
+    waiting_case,
+)
 from tests.shop import assert_verifies
 
 __all__ = ["tools"]
@@ -76,6 +84,16 @@ def test_what_was_proposed_decided_and_run_is_kept_apart(ana: Bearer) -> None:
     assert case.kinds() == [
         *("approval.requested", "approval.edited", "approval.requested", "approval.approved"),
     ]
+
+
+def test_an_edited_alternative_is_told_under_the_key_that_the_target_sees(ana: Bearer) -> None:
+    """So that a reader of the ledger sees one action proposed, shown, approved and run."""
+    case = waiting_alternative(ana)
+    edit(ana, case)
+    (ran,) = claim()
+    assert dict(ran.call.args) == LESS
+    told = payloads(case, "step.revised")[-1]
+    assert (told["alternative"], told["idempotency_key"]) == (1, ran.call.idempotency_key)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,11 +20,15 @@ from ledger import keys
 from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Saga
-from ledger.outcomes import Failed
+from ledger.outcomes import Done, Failed
 from ledger.services import recording
+from ledger.services.closing import abort
+from ledger.services.opening import open_saga
+from ledger.services.proposals import Opening, Proposal
+from ledger.services.proposing import propose
 from ledger.states import StepState
 from ledger.tools.installed import registry
-from tests.approvalcast import Case, claim, person, tools, waiting_case
+from tests.approvalcast import Case, claim, person, tools, waiting_alternative, waiting_case
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
@@ -95,12 +101,24 @@ def test_a_new_yes_to_the_new_request_runs_it(ana: Bearer) -> None:
     assert [found.step for found in claim()] == [case.step]
 
 
-def behind_the_ledger(statement: str, params: list[Any]) -> None:
-    """What only the owner of the tables can do, with a trigger asleep."""
+GUARDS = {
+    "ledger_step_frozen": "ledger_step",
+    "ledger_step_recorded": "ledger_step",
+    "approvals_approval_frozen": "approvals_approval",
+}
+
+
+@contextmanager
+def behind_the_ledger() -> Iterator[Any]:
+    """What only the owner of the tables can do: change rows while the triggers sleep."""
     with connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE ledger_step DISABLE TRIGGER ledger_step_frozen")
-        cursor.execute(statement, params)
-        cursor.execute("ALTER TABLE ledger_step ENABLE TRIGGER ledger_step_frozen")
+        for trigger, table in GUARDS.items():
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
+        try:
+            yield cursor
+        finally:
+            for trigger, table in GUARDS.items():
+                cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER {trigger}")
 
 
 def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
@@ -108,9 +126,10 @@ def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
     case = waiting_case()
     approve(ana, case)
     old = case.request
-    behind_the_ledger(
-        "UPDATE ledger_step SET args_text = %s WHERE id = %s", ['{"amount":9}', case.step]
-    )
+    with behind_the_ledger() as cursor:
+        cursor.execute(
+            "UPDATE ledger_step SET args_text = %s WHERE id = %s", ['{"amount":9}', case.step]
+        )
     assert_asked_anew(case, old, "changed behind the ledger")
     assert json.loads(case.request.args_text) == {"amount": 100, "id": "p1"}
     assert case.request.args_digest == old.args_digest
@@ -121,31 +140,106 @@ def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
     assert dict(ran.call.args) == {"amount": 100, "id": "p1"}
 
 
-@pytest.mark.by_hand
-def test_arguments_and_digest_changed_together_never_run(ana: Bearer) -> None:
-    """Cases A1 and A2: whoever changes both is asked about what is there now."""
+FORGED = '{"amount":9,"id":"p1"}'
+
+
+@pytest.mark.parametrize("asks_too", [False, True], ids=["step", "step and request"])
+def test_arguments_and_digest_changed_together_never_run(ana: Bearer, asks_too: bool) -> None:
+    """Cases A1 and A2: the log tells what people said yes to, whatever the rows agree on."""
     case = waiting_case()
     approve(ana, case)
     old = case.request
-    text = '{"amount":9,"id":"p1"}'
-    behind_the_ledger(
-        "UPDATE ledger_step SET args_text = %s, args = %s::jsonb, fingerprint = %s WHERE id = %s",
-        [text, text, keys.fingerprint(text), case.step],
-    )
-    assert_asked_anew(case, old, "the arguments changed")
-    assert case.request.args_text == text
+    changed = {
+        "text": FORGED,
+        "digest": keys.fingerprint(FORGED),
+        "key": keys.downstream_key(str(case.saga), "refund-1", "money.refund", FORGED),
+        "step": case.step,
+    }
+    with behind_the_ledger() as cursor:
+        cursor.execute(
+            "UPDATE ledger_step SET args_text = %(text)s, args = %(text)s::jsonb, "
+            "fingerprint = %(digest)s, idempotency_key = %(key)s WHERE id = %(step)s",
+            changed,
+        )
+        if asks_too:
+            cursor.execute(
+                "UPDATE approvals_approval SET args_text = %(text)s, args_digest = %(digest)s, "
+                "idempotency_key = %(key)s WHERE step_id = %(step)s",
+                changed,
+            )
+    assert_asked_anew(case, old, "changed behind the ledger")
+    assert json.loads(case.request.args_text) == {"amount": 100, "id": "p1"}
+    assert "step.tampered" in case.kinds("step.")
+    approve(ana, case)
+    (ran,) = claim()
+    assert dict(ran.call.args) == {"amount": 100, "id": "p1"}
 
 
-def test_arguments_of_which_the_log_knows_nothing_stick(ana: Bearer) -> None:
+@pytest.mark.parametrize("digest", [keys.fingerprint(FORGED), "0" * 64], ids=["fits", "does not"])
+def test_an_alternative_that_was_changed_in_the_table_never_runs(ana: Bearer, digest: str) -> None:
+    case = waiting_alternative(ana)
+    approve(ana, case)
+    old = case.request
+    with behind_the_ledger() as cursor:
+        cursor.execute(
+            "UPDATE ledger_step SET alternatives = jsonb_set(jsonb_set(alternatives, "
+            "'{0,args_text}', to_jsonb(%s::text)), '{0,fingerprint}', to_jsonb(%s::text)) "
+            "WHERE id = %s",
+            [FORGED, digest, case.step],
+        )
+    assert claim() == []
+    assert (case.request.state, case.request.args_digest) == ("pending", old.args_digest)
+    assert "changed behind the ledger" in case.request.why
+    approve(ana, case)
+    (ran,) = claim()
+    assert dict(ran.call.args) == {"id": "p1", "amount": 7}
+
+
+def test_a_tool_that_was_changed_in_the_table_sticks(ana: Bearer) -> None:
+    """Its arguments are those that people saw; which tool they are for, nobody said yes to."""
     case = waiting_case()
     approve(ana, case)
-    behind_the_ledger(
-        "UPDATE ledger_step SET args_text = %s, fingerprint = %s WHERE id = %s",
-        ['{"amount":9}', "0" * 64, case.step],
-    )
+    case.propose("hello", "mail.send", id="m1")  # so that the other tool's version is known
+    with behind_the_ledger() as cursor:
+        for table, version in (("ledger_step", "tool_version_id"), ("approvals_approval", "")):
+            digest = version or "tool_digest"
+            where = "id" if version else "step_id"
+            cursor.execute(
+                f"UPDATE {table} SET tool = 'mail.send', {digest} = "
+                "(SELECT digest FROM ledger_toolversion WHERE key = 'mail.send') "
+                f"WHERE {where} = %s",
+                [case.step],
+            )
     assert claim() == []
     assert case.row.state == StepState.STUCK
-    assert case.request.used_at is None
+    assert "changed behind the ledger" in case.row.held_why
+    assert case.row.attempts == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("args_text = %(text)s, args = %(text)s::jsonb, fingerprint = %(digest)s", "log tells of"),
+        ('result_text = \'{"id": "another"}\'', "result is not the one"),
+    ],
+)
+def test_an_undo_whose_step_was_changed_in_the_table_sticks(change: str, said: str) -> None:
+    caller = waiting_case().agent
+    saga = open_saga(Opening(task_id="undo", name=""), bearer=caller).saga
+    step = propose(saga, Proposal("note", "note.add", {"id": "n1"}), bearer=caller).step
+    case = Case(caller, saga, step)
+    (first,) = claim()
+    recording.record(uuid4(), [recording.Finished(first, Done({"id": "made"}))])
+    abort(saga, "enough", bearer=caller)
+    text = '{"id":"n2"}'
+    with behind_the_ledger() as cursor:
+        cursor.execute(
+            f"UPDATE ledger_step SET {change} WHERE id = %(step)s",
+            {"text": text, "digest": keys.fingerprint(text), "step": step},
+        )
+    assert claim() == []
+    assert case.row.state == StepState.STUCK
+    assert said in case.row.held_why
 
 
 def bump(settings: Any, old: str, new: str) -> None:

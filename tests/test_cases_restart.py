@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from uuid import UUID
 
 import httpx
 import pytest
 from django.db import connection
+from rq import Queue
 from rq.job import Job, JobStatus
-from rq.registry import FailedJobRegistry
+from rq.registry import FailedJobRegistry, StartedJobRegistry
 from rq.serializers import JSONSerializer
 
 from approvals.services import deciding
@@ -22,7 +24,6 @@ from tests.approvalcast import claim, person, tools, waiting_case
 from tests.proofcast import Agent, Console, address, approve, refund, step, wait_for_states
 from tests.running import eventually
 from tests.test_proof_crash import LEASE_S, REDRIVEN_WITHIN_S, restart_postgres
-from tests.test_proof_queue import make_rq_believe, shift_of
 from tests.test_proof_woken import at_the_pages, told
 
 __all__ = ["tools"]
@@ -95,31 +96,52 @@ def test_what_a_dead_worker_left_is_found_though_postgres_went_away_meanwhile(
     console.assert_verifies()
 
 
+COUNT_STARTED = f"print(django_rq.get_queue({QUEUE!r}).started_job_registry.count)"
+
+
+def look_abandoned(job: Job) -> None:
+    """As RQ has a job whose worker it has not heard of for long."""
+    job.set_status(JobStatus.STARTED)
+    started = StartedJobRegistry(QUEUE, connection=job.connection, serializer=JSONSerializer)
+    job.connection.zadd(started.key, {f"{job.id}:an-execution": 1})
+
+
+def ignored(console: Console) -> int:
+    """What `/metrics` says was delivered again or called failed, and heeded by nobody."""
+    told = httpx.get(f"{console.url}/metrics", timeout=5).text
+    found = re.search(r"^saga_queue_reports_ignored (\d+)\.0$", told, re.MULTILINE)
+    assert found, told
+    return int(found[1])
+
+
 def test_what_rq_says_of_a_job_after_its_end_changes_no_step(
     console: Console, prover: Agent
 ) -> None:
-    """Case H14: the step is done; that its job is then called failed is heard by nobody."""
+    """Case H14: the step is done; that its job is then called failed, or delivered again, is
+    counted, and heeded by nobody."""
     email = address()
     eventually(lambda: not console.shifts_at_work(), "every shift has ended")
-    with console.wire as wire:
-        saga = prover.open(step("one", email))
-        eventually(lambda: wire.held > 0, "the call is out")
-        shift = shift_of(console, saga)
-    wait_for_states(prover, [saga], "committed")
-    eventually(lambda: not console.shifts_at_work(), "every shift has ended")
-    before = prover.saga(saga), prover.entries(saga)
     with console.redis() as redis:
-        job = Job.create(
-            "ledger.jobs.shift", [shift], connection=redis, serializer=JSONSerializer, origin=QUEUE
-        )
+        with console.stopped_workers():
+            saga = prover.open(step("one", email))
+            queue = Queue(QUEUE, connection=redis, serializer=JSONSerializer)
+            eventually(lambda: queue.get_job_ids() != [], "the relay has rung", 20)
+            job = Job.fetch(queue.get_job_ids()[0], connection=redis, serializer=JSONSerializer)
+        wait_for_states(prover, [saga], "committed")
+        eventually(lambda: not console.shifts_at_work(), "every shift has ended")
+        before = prover.saga(saga), prover.entries(saga)
+        counted = ignored(console)
         job.save()
-        make_rq_believe(job, "failed")
+        look_abandoned(job)
+        # Who only counts what is at work cleans up by the way (rq.md), and calls it failed.
+        console.manage("shell", "-c", f"import django_rq; {COUNT_STARTED}")
+        assert job.get_status() == JobStatus.FAILED
+        assert ignored(console) == counted + 1
         failed = FailedJobRegistry(QUEUE, connection=redis, serializer=JSONSerializer)
         assert job.id in failed.get_job_ids()
         failed.requeue(job.id)  # as an operator would from RQ's own dashboard
-        eventually(lambda: job.get_status() == JobStatus.FINISHED, "a worker has heard it", 20)
-        assert job.return_value() == 0
-        job.delete()
+        eventually(lambda: not Job.exists(job.id, connection=redis), "a worker has heard it", 20)
+    assert ignored(console) == counted + 2
     time.sleep(1.2)  # a sweep, and two turns of the relay
     assert (prover.saga(saga), prover.entries(saga)) == before
     assert len(console.customers(email)) == 1

@@ -68,12 +68,15 @@ class Shift(models.Model):
     worker = models.CharField(max_length=200, default="", blank=True)
     free = models.PositiveIntegerField(default=0)
     ran = models.PositiveBigIntegerField(default=0)
+    # How often RQ delivered its job again, or called it failed: heard, counted, heeded by nobody.
+    ignored = models.PositiveIntegerField(default=0, db_default=0)
 
     class Meta:
         indexes = [
             models.Index(
                 fields=["lease_until"], condition=Q(ended_at__isnull=True), name="ledger_shift_live"
-            )
+            ),
+            models.Index(fields=["id"], condition=Q(ignored__gt=0), name="ledger_shift_ignored"),
         ]
 
     def __str__(self) -> str:

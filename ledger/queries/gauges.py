@@ -34,6 +34,11 @@ FROM (
 _SHIFTS = """
 SELECT count(*) FROM ledger_shift WHERE ended_at IS NULL AND lease_until > clock_timestamp()
 """
+_IGNORED = """
+SELECT coalesce(sum(ignored), 0) FROM (
+    SELECT ignored FROM ledger_shift WHERE ignored > 0 LIMIT %s
+) told
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +60,8 @@ def outbox() -> Outbox:
 def live_shifts() -> int:
     """Shifts that take work now."""
     return int(rows(_SHIFTS)[0][0])
+
+
+def ignored_reports() -> int:
+    """How often RQ delivered a shift's job again, or called it failed; that changed no state."""
+    return int(rows(_IGNORED, [AT_MOST])[0][0])

@@ -12,6 +12,7 @@ from django.db.models import Min, Q, QuerySet, Sum
 from django.db.models.functions import Now
 
 from ledger.models import Attempt, Checkpoint, Freeze, OutboxMessage, Saga, Shift
+from ledger.queries.gauges import ignored_reports
 
 # Counting stops here: more is "1000+", which a person reads in the same way.
 COUNT_LIMIT = 1_000
@@ -30,6 +31,7 @@ class Operations:
     later: int
     in_flight: int
     recent_shifts: Sequence[Shift]
+    ignored: int
 
 
 def _bounded(found: QuerySet[Any]) -> int:
@@ -50,6 +52,7 @@ def operations() -> Operations:
         later=min(_bounded(owed.filter(due_at__gt=Now())), COUNT_LIMIT),
         in_flight=min(_bounded(Attempt.objects.filter(state="started")), COUNT_LIMIT),
         recent_shifts=list(Shift.objects.filter(ended_at__isnull=False).order_by("-id")[:_RECENT]),
+        ignored=ignored_reports(),
     )
 
 

@@ -10,7 +10,7 @@ from ledger import keys
 from ledger.gate import Held, Question, Verdict, gate
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.unit import Unit
-from ledger.states import Direction
+from ledger.states import Direction, StepState
 
 
 def judge(saga: SagaRow, step: StepRow, direction: Direction, *, must_ask: str = "") -> Verdict:
@@ -103,3 +103,18 @@ def key_for(step: StepRow, direction: Direction) -> str:
     """The downstream key of one direction of what the step runs now."""
     variant = step.variant
     return keys.direction_key(variant.idempotency_key, direction, variant.index)
+
+
+def tell_revised(unit: Unit, step: StepRow, rule: str, **more: Any) -> None:
+    """Write what the step runs from now on, in the words that people are asked with."""
+    variant = step.variant
+    facts: dict[str, Any] = {
+        "revision": step.revision,
+        "args": variant.args,
+        "args_digest": variant.fingerprint,
+        "idempotency_key": key_for(step, Direction.FORWARD),
+        "rule": rule,
+    }
+    if variant.index:
+        facts["alternative"] = variant.index
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.revised", **facts, **more)

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError
 
-from ledger import keys, storage
+from ledger import storage
 from ledger.gate import NotYet, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
@@ -28,7 +28,7 @@ from ledger.services.retooling import (
     changed_tool,
     is_left_to_newer,
 )
-from ledger.services.tampering import refuse_tampered
+from ledger.services.tampering import refuse_tampered, tampered
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, StepState
@@ -83,9 +83,10 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
         return None
     if message.kind == "probe":
         return _look(unit, saga, step, message, tool)
-    if keys.fingerprint(step.variant.args_text) != step.variant.fingerprint:
+    direction = Direction(message.direction)
+    if why := tampered(step, direction):
         storage.execute(sql.VOID, [message.message])
-        refuse_tampered(unit, saga, step, Direction(message.direction))
+        refuse_tampered(unit, saga, step, direction, why)
         return None
     if not _gate_agrees(unit, saga, step, message):
         return None

@@ -14,7 +14,7 @@ from ledger import errors, keys, storage
 from ledger.gate import Verdict, gate
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services import forward
-from ledger.services.asking import ask, judge_variant
+from ledger.services.asking import ask, judge_variant, tell_revised
 from ledger.services.cases import Case
 from ledger.services.preparing import REPEAT
 from ledger.services.proposing_sql import REJECTED
@@ -143,17 +143,7 @@ def supersede(
     del unit.steps[step.id]
     unit.lock_with_steps([step.id])
     step = unit.steps[step.id]
-    facts: dict[str, Any] = {
-        "revision": step.revision,
-        "args": new.args,
-        "args_digest": new.fingerprint,
-        "idempotency_key": new.idempotency_key,
-        "was": {"args": old.args, "args_digest": old.fingerprint},
-        "rule": rule,
-    }
-    if old.index:
-        facts["alternative"] = old.index
-    unit.move(step, StepState.AWAITING_APPROVAL, "step.revised", **facts)
+    tell_revised(unit, step, rule, was={"args": old.args, "args_digest": old.fingerprint})
     return step
 
 

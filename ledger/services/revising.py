@@ -7,13 +7,13 @@ from typing import Any
 from ledger import errors, storage
 from ledger.rows import SagaRow
 from ledger.services import revising_sql as sql
-from ledger.services.asking import ask, denial, judge
+from ledger.services.asking import ask, denial, judge, tell_revised
 from ledger.services.forward import resume
 from ledger.services.holding import refuse
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
 from ledger.services.unit import Superseded, Unit
-from ledger.states import Direction, StepState
+from ledger.states import Direction
 
 
 def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
@@ -38,16 +38,7 @@ def revise(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:
     step = unit.steps[prior.id]
     why = "A person asked for this change."
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
-    unit.move(
-        step,
-        StepState.AWAITING_APPROVAL,
-        "step.revised",
-        revision=step.revision,
-        args=prepared.args,
-        args_digest=prepared.fingerprint,
-        idempotency_key=prepared.variant.idempotency_key,
-        rule=verdict.rule,
-    )
+    tell_revised(unit, step, verdict.rule)
     resume(unit, saga)
     if verdict.kind == "deny":
         refuse(unit, saga, step, "denied", denial(verdict))

@@ -17,9 +17,9 @@ from ledger.services.claiming_sql import TAKEABLE
 BEATS_PER_LEASE = 4
 
 BEGIN = """
-INSERT INTO ledger_shift (id, rung_at, started_at, lease_until, worker, free, ran)
+INSERT INTO ledger_shift (id, rung_at, started_at, lease_until, worker, free, ran, ignored)
 VALUES (%(id)s, clock_timestamp(), clock_timestamp(),
-    clock_timestamp() + %(lease_s)s * interval '1 second', %(worker)s, %(free)s, 0)
+    clock_timestamp() + %(lease_s)s * interval '1 second', %(worker)s, %(free)s, 0, 0)
 ON CONFLICT (id) DO UPDATE SET started_at = excluded.started_at,
     lease_until = excluded.lease_until, worker = excluded.worker, free = excluded.free
 WHERE ledger_shift.started_at IS NULL
@@ -61,17 +61,26 @@ def ring_row() -> UUID:
     """Record that a shift is being rung for; it counts as coming until its grace is over."""
     shift = uuid7()
     storage.execute(
-        "INSERT INTO ledger_shift (id, rung_at, lease_until, worker, free, ran) VALUES "
-        "(%s, clock_timestamp(), clock_timestamp() + %s * interval '1 second', '', 0, 0)",
+        "INSERT INTO ledger_shift (id, rung_at, lease_until, worker, free, ran, ignored) VALUES "
+        "(%s, clock_timestamp(), clock_timestamp() + %s * interval '1 second', '', 0, 0, 0)",
         [shift, settings.SAGA_RING_GRACE_S],
     )
     return shift
 
 
 def begin(shift: UUID, worker: str, free: int) -> bool:
-    """Clock on; False when this shift was worked already (RQ may deliver a job twice)."""
+    """Clock on; False, and counted, when it was worked already (RQ may deliver a job twice)."""
     values = {"id": shift, "lease_s": settings.SAGA_SHIFT_LEASE_S, "worker": worker, "free": free}
-    return storage.execute(BEGIN, values) == 1
+    if storage.execute(BEGIN, values) == 1:
+        return True
+    ignore(shift)
+    return False
+
+
+def ignore(shift: UUID) -> None:
+    """Count what RQ says of a shift's job and nobody heeds: it delivered it again, or calls it
+    failed (case H14). The operations page and `/metrics` show it."""
+    storage.execute("UPDATE ledger_shift SET ignored = ignored + 1 WHERE id = %s", [shift])
 
 
 def beat(shift: UUID, free: int, ran: int, held: Sequence[dict[str, Any]]) -> None:

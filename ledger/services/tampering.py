@@ -1,77 +1,160 @@
-"""A step whose stored arguments were changed behind the ledger: nothing of it runs."""
+"""A step that was changed behind the ledger: nothing of it runs.
+
+Triggers refuse such changes; whoever owns the tables can put triggers to sleep. So before anything
+that people answer for, and before every undo, the rows are held against the log.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
+from typing import Any
+
 from ledger import keys, storage
 from ledger.rows import SagaRow, StepRow
-from ledger.services.asking import ask, denial, judge
+from ledger.services.asking import ask, denial, judge, key_for, tell_revised
 from ledger.services.holding import refuse
 from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, SagaState, StepState
 
 WHY = "The stored arguments do not match their digest. They were changed behind the ledger."
-_RECORDED = """
-SELECT payload::jsonb -> 'args' AS args FROM ledger_entry
-WHERE saga_id = %s AND step_id = %s AND kind IN ('step.proposed', 'step.revised')
-    AND payload::jsonb ->> 'args_digest' = %s ORDER BY seq DESC LIMIT 1
+NOT_THE_LOGS = (
+    "What is stored is not what the log tells of this step. It was changed behind the ledger."
+)
+NOT_THE_RESULT = (
+    "The stored result is not the one that the log tells. It was changed behind the ledger."
+)
+# What was last said about what this direction of the step runs: the request that people were
+# shown, or else the entry that froze the arguments of this choice of the step.
+_TOLD = """
+SELECT kind, payload FROM ledger_entry
+WHERE saga_id = %(saga)s AND step_id = %(step)s AND CASE kind
+    WHEN 'approval.requested' THEN payload::jsonb ->> 'direction' = %(direction)s
+    WHEN 'step.proposed' THEN %(alternative)s::int = 0
+    WHEN 'step.revised' THEN coalesce(payload::jsonb ->> 'alternative', '0')::int = %(alternative)s
+    WHEN 'step.alternative' THEN (payload::jsonb ->> 'alternative')::int = %(alternative)s
+    ELSE false END
+ORDER BY seq DESC LIMIT 1
+"""
+_EFFECT = """
+SELECT payload FROM ledger_entry
+WHERE saga_id = %(saga)s AND step_id = %(step)s AND seq = %(executed_seq)s
 """
 _PUT_BACK = """
-UPDATE ledger_step SET args_text = %(args)s::text, args = %(args)s::text::jsonb,
-    revision = revision + 1
+UPDATE ledger_step SET revision = revision + 1,
+    args_text = %(text)s::text, args = %(text)s::text::jsonb,
+    fingerprint = %(fingerprint)s, idempotency_key = %(key)s
+WHERE id = %(id)s AND state = 'awaiting_approval'
+"""
+_PUT_BACK_ALTERNATIVE = """
+UPDATE ledger_step SET revision = revision + 1,
+    alternatives = jsonb_set(alternatives, ARRAY[(alternative - 1)::text],
+        alternatives -> (alternative - 1) || jsonb_build_object('args_text', %(text)s::text,
+            'fingerprint', %(fingerprint)s::text, 'idempotency_key', %(key)s::text))
 WHERE id = %(id)s AND state = 'awaiting_approval'
 """
 
 
-def refuse_tampered(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction) -> None:
+def tampered(step: StepRow, direction: Direction) -> str:
+    """Why this run of the step is not what it should be; '' when it is.
+
+    Every run is held against its own digest; what people were asked about, and what undoes an
+    effect, against the log too. That a step nobody holds differs from the log, `verify_ledger`
+    tells: this is the hot path.
+    """
+    variant = step.variant
+    if keys.fingerprint(variant.args_text) != variant.fingerprint:
+        return WHY
+    if direction == Direction.FORWARD and variant.verdict == "allow":
+        return ""
+    told = _told(step, direction)
+    if told is None or not _is_what_runs(step, direction, told):
+        return NOT_THE_LOGS
+    return "" if direction == Direction.FORWARD or _is_its_result(step) else NOT_THE_RESULT
+
+
+def refuse_tampered(
+    unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, why: str
+) -> None:
     """Tell it loudly. What people said yes to is put back from the log, and asked anew."""
-    recorded = _recorded(step) if _is_held(step, direction) else None
+    recorded = _to_put_back(step, direction)
     if recorded is not None:
-        _put_back(unit, saga, step, recorded)
+        _put_back(unit, saga, step, recorded, why)
         return
-    step.held_why = WHY
-    step.error = {"code": "tampered", "detail": WHY}
-    unit.move(step, StepState.STUCK, "step.tampered", why=WHY)
+    step.held_why = why
+    step.error = {"code": "tampered", "detail": why}
+    unit.move(step, StepState.STUCK, "step.tampered", why=why)
     if saga.state != SagaState.STUCK:
-        unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=WHY)
+        unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=why)
 
 
-def _is_held(step: StepRow, direction: Direction) -> bool:
-    asked = step.variant.verdict == "ask" and direction == Direction.FORWARD
-    return asked and step.alternative == 0 and not has_open_doubt(step)
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an entry tells of a run; `was_shown` when it is a request to people."""
+
+    was_shown: bool
+    facts: dict[str, Any]
 
 
-def _recorded(step: StepRow) -> str | None:
-    """What was proposed, as the entry has it, when that is what the digest says."""
-    fingerprint = step.variant.fingerprint
-    found = storage.row(_RECORDED, [step.saga_id, step.step_id, fingerprint])
-    if found is None or not isinstance(found.args, dict):
+def _told(step: StepRow, direction: Direction) -> _Told | None:
+    asked = {"saga": step.saga_id, "step": step.step_id, "direction": direction.value}
+    found = storage.row(_TOLD, asked | {"alternative": step.alternative})
+    return found and _Told(found.kind == "approval.requested", json.loads(found.payload))
+
+
+def _is_what_runs(step: StepRow, direction: Direction, told: _Told) -> bool:
+    variant = step.variant
+    runs = {"args_digest": variant.fingerprint}
+    if told.was_shown:
+        runs |= {
+            "tool": variant.tool,
+            "tool_digest": variant.tool_digest,
+            "idempotency_key": key_for(step, direction),
+        }
+    return all(told.facts.get(name) == value for name, value in runs.items())
+
+
+def _is_its_result(step: StepRow) -> bool:
+    asked = {"saga": step.saga_id, "step": step.step_id, "executed_seq": step.executed_seq}
+    effect = storage.row(_EFFECT, asked)
+    return effect is not None and json.loads(effect.payload).get("result") == step.result
+
+
+def _to_put_back(step: StepRow, direction: Direction) -> str | None:
+    """The arguments that people were shown, when only those were changed."""
+    variant = step.variant
+    if direction != Direction.FORWARD or variant.verdict == "allow" or has_open_doubt(step):
         return None
-    text = keys.canonical(found.args)
-    return text if keys.fingerprint(text) == fingerprint else None
+    told = _told(step, direction)
+    if told is None or not told.was_shown:
+        return None
+    facts = told.facts
+    if (facts["tool"], facts["tool_digest"]) != (variant.tool, variant.tool_digest):
+        return None
+    text = keys.canonical(facts["args"])
+    return text if keys.fingerprint(text) == facts["args_digest"] else None
 
 
-def _put_back(unit: Unit, saga: SagaRow, step: StepRow, recorded: str) -> None:
-    why = f"{WHY} They were put back from the log; the yes before counts no more."
+def _put_back(unit: Unit, saga: SagaRow, step: StepRow, args_text: str, tampering: str) -> None:
+    why = f"{tampering} Its arguments were put back from the log; the yes before counts no more."
     seen = keys.fingerprint(step.variant.args_text)
-    unit.move(step, StepState.AWAITING_APPROVAL, "step.tampered", why=WHY, found_digest=seen)
+    unit.move(step, StepState.AWAITING_APPROVAL, "step.tampered", why=tampering, found_digest=seen)
     unit.flush()
-    if storage.execute(_PUT_BACK, {"id": step.id, "args": recorded}) != 1:
+    tool = step.variant.tool
+    columns = {
+        "id": step.id,
+        "text": args_text,
+        "fingerprint": keys.fingerprint(args_text),
+        "key": keys.downstream_key(str(step.saga_id), step.step_id, tool, args_text),
+    }
+    if storage.execute(_PUT_BACK_ALTERNATIVE if step.alternative else _PUT_BACK, columns) != 1:
         raise Superseded
     del unit.steps[step.id]
     unit.lock_with_steps([step.id])
     step = unit.steps[step.id]
     verdict = judge(saga, step, Direction.FORWARD, must_ask=why)
-    unit.move(
-        step,
-        StepState.AWAITING_APPROVAL,
-        "step.revised",
-        revision=step.revision,
-        args=step.variant.args,
-        args_digest=step.variant.fingerprint,
-        idempotency_key=step.variant.idempotency_key,
-        rule=verdict.rule,
-    )
+    tell_revised(unit, step, verdict.rule)
     if verdict.kind == "deny":
         refuse(unit, saga, step, "denied", denial(verdict))
     else:
