@@ -28,6 +28,7 @@ ROUNDS = 200
 # Twice what preparing a round took is enough on a machine that does other work as well.
 APART_S = 0.025
 PREPARED_TIMES = 2
+LONGEST_S = 120.0
 # Aimed badly, one side would win them all, or by so much that nothing had been a race.
 EACH_WINS_AT_LEAST = 5
 CLOSE_S = 0.005
@@ -71,13 +72,18 @@ def waiting_refunds(shop: Shop) -> list[Round]:
 def end_one_after_the_other(
     rounds: Sequence[Round], within_s: float, apart_s: float
 ) -> list[Approval]:
-    """Ask all of them anew within this time; then each ends a little after the one before."""
+    """Ask all of them anew within this time; then each ends a little after the one before.
+
+    Where other work had the machine meanwhile, once more and with more time.
+    """
     ahead = database_ahead()
     first = time.time() + ahead + within_s
     for number, one in enumerate(rounds):
         one.case.ask_again(seconds=first + number * apart_s - time.time() - ahead)
     asked = list(Approval.objects.filter(state="pending").order_by("expires_at"))
-    assert time.time() + ahead < first, "it took too long to ask them all"
+    if time.time() + ahead >= first:
+        assert within_s < LONGEST_S, "it took too long to ask them all"
+        return end_one_after_the_other(rounds, 2 * within_s, apart_s)
     assert [one.step_id for one in asked] == [one.case.step for one in rounds]
     return asked
 
