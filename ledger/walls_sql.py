@@ -73,6 +73,11 @@ BEGIN
         NEW.state := coalesce(NEW.payload::jsonb ->> 'state', '');
         RETURN NEW;
     END IF;
+    -- Who says which entry this is has not read what another has written meanwhile.
+    IF NEW.seq NOT IN (0, head + 1) THEN
+        RAISE EXCEPTION 'entry % of saga % would be entry %', NEW.seq, NEW.saga_id, head + 1
+            USING ERRCODE = '{SUPERSEDED}';
+    END IF;
     NEW.seq := head + 1;
     NEW.prev_hash := head_was;
     NEW.at := clock_timestamp();

@@ -54,6 +54,13 @@ GUARDS = [
         "test_a_worker_that_wakes_into_the_next_attempt_cannot_speak_for_it",
     ),
     Guard(
+        "Number: an outcome that nothing was read for sees what was told since its claim",
+        "ledger/walls_sql.py",
+        "IF NEW.seq NOT IN (0, head + 1) THEN",
+        "IF false THEN",
+        "tests/test_engine_unread.py::test_a_step_that_was_proposed_meanwhile_is_started",
+    ),
+    Guard(
         "Intent: one without an outcome is a doubt, and never run again blindly",
         "ledger/services/sweeping.py",
         "plan(unit, saga, step, direction, tool=tool, round_no=attempt.round)",

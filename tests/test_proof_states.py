@@ -53,8 +53,8 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0012_sealed_walls",
-        "58e1afb0872eaea4a6cece741c1f09a2023cb97432788a30a8704e385a4620d9",
+        "0014_an_entry_names_its_number",
+        "a17cf2fe161cf704471972dc1f16faadd8bcdce9b7a02df475a2a3c169b4d2c6",
     ),
     "approvals": (
         "0008_sealed_walls",

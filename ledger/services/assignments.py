@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from ledger.rows import SagaRow, StepRow
 from ledger.states import Direction
 from ledger.tools.contract import Call, Tool
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One call that this worker may make now. `attempt` is None for a look (a probe)."""
+    """One call that this worker may make now. `attempt` is None for a look (a probe).
+
+    `rows`: the saga and the step as the claim left them.
+    """
 
     message: int
     attempt: UUID | None
@@ -24,3 +28,4 @@ class Assignment:
     lease_s: float
     tool: Tool
     call: Call
+    rows: tuple[SagaRow, StepRow] | None = field(default=None, compare=False, repr=False)

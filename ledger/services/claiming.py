@@ -178,6 +178,7 @@ def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assig
         lease_s=max(settings.SAGA_LEASE_S, tool.timeout_s + settings.SAGA_LEASE_MARGIN_S),
         tool=tool,
         call=call,
+        rows=(saga, step),
     )
 
 

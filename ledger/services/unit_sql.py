@@ -56,10 +56,10 @@ def _dumps(value: Any) -> str:
 INSERT_ENTRIES = Batch(
     """
 INSERT INTO ledger_entry (saga_id, kind, step_id, actor, payload, seq, at, state, prev_hash, hash)
-SELECT r.saga_id, r.kind, r.step_id, r.actor, r.payload, 0, clock_timestamp(), '', '', ''
+SELECT r.saga_id, r.kind, r.step_id, r.actor, r.payload, r.seq, clock_timestamp(), '', '', ''
 FROM {rows}
 """,
-    "saga_id uuid, kind text, step_id text, actor text, payload text",
+    "saga_id uuid, seq bigint, kind text, step_id text, actor text, payload text",
     ordered=True,
 )
 

@@ -1,0 +1,159 @@
+"""A plain outcome is written without reading a row; whatever was told meanwhile, it is seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection, transaction
+
+from ledger import pipeline
+from ledger.models import Attempt, Entry, Saga, Step
+from ledger.models.fields import ClockTimestamp
+from ledger.outcomes import Done
+from ledger.services import sweeping
+from ledger.services.assignments import Assignment
+from ledger.services.closing import complete
+from ledger.services.opening import open_saga
+from ledger.services.proposals import Opening, Proposal
+from ledger.services.proposing import propose
+from ledger.services.recording import Finished, record
+from tests.approvalcast import agent, claim, tools
+from tests.shop import assert_verifies
+
+__all__ = ["tools"]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
+SHIFT = UUID(int=1)
+
+
+@contextmanager
+def trips() -> Iterator[list[Sequence[pipeline.Statement]]]:
+    """The statements of each trip to Postgres while the block lasts."""
+    made: list[Sequence[pipeline.Statement]] = []
+    run = pipeline.Channel.run
+
+    def counted(self: Any, statements: Any, *, commit: bool = False) -> Any:
+        made.append(statements)
+        return run(self, statements, commit=commit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline.Channel, "run", counted)
+        yield made
+
+
+class Story:
+    """A saga whose only step is out."""
+
+    def __init__(self) -> None:
+        self.bearer = agent(f"agent-{uuid4().hex[:8]}")
+        self.saga = open_saga(Opening(task_id="task", name=""), bearer=self.bearer).saga
+        self.propose("one")
+        (self.taken,) = claim()
+
+    def propose(self, step_id: str) -> None:
+        propose(self.saga, Proposal(step_id, "note.add", {"id": step_id}), bearer=self.bearer)
+
+    def done(self, taken: Assignment | None = None) -> bool:
+        return record(SHIFT, [Finished(taken or self.taken, Done({"id": "made"}))])
+
+    @property
+    def states(self) -> list[str]:
+        steps = Step.objects.filter(saga_id=self.saga).order_by("position")
+        return [step.state for step in steps]
+
+    def kinds(self) -> list[str]:
+        return [entry.kind for entry in Entry.objects.filter(saga_id=self.saga).order_by("seq")]
+
+
+def test_a_plain_outcome_is_one_trip_and_no_read() -> None:
+    story = Story()
+    with trips() as made:
+        story.done()
+    assert len(made) == 1
+    assert not [sql for sql, _ in made[0] if sql.lstrip().startswith("SELECT")]
+    assert story.states == ["committed"]
+    assert (
+        Step.objects.get(saga_id=story.saga).executed_seq
+        == story.kinds().index("step.committed") + 1
+    )
+    assert_verifies()
+
+
+def test_a_step_that_was_proposed_meanwhile_is_started() -> None:
+    """It saw the first one at work, and waits: who ends that one must see it."""
+    story = Story()
+    story.propose("two")
+    assert story.states == ["executing", "waiting"]
+    assert story.done()
+    assert story.states == ["committed", "queued"]
+    (second,) = claim()
+    story.done(second)
+    assert story.states == ["committed", "committed"]
+    assert_verifies()
+
+
+def test_the_end_of_a_saga_that_was_said_meanwhile_is_seen() -> None:
+    story = Story()
+    complete(story.saga, bearer=story.bearer)
+    story.done()
+    assert Saga.objects.get(pk=story.saga).state == "completed"
+    assert_verifies()
+
+
+def test_a_proposal_that_is_being_committed_is_waited_for() -> None:
+    """The number is looked at under the lock, and the other's COMMIT comes before that."""
+    story = Story()
+    holds, may_end = threading.Event(), threading.Event()
+
+    def propose_slowly() -> None:
+        with transaction.atomic():
+            story.propose("two")
+            holds.set()
+            may_end.wait(30)
+        connection.close()
+
+    other = threading.Thread(target=propose_slowly)
+    other.start()
+    assert holds.wait(30)
+    threading.Timer(0.3, may_end.set).start()
+    assert story.done()
+    other.join(30)
+    assert story.states == ["committed", "queued"]
+    assert_verifies()
+
+
+def test_an_answer_after_the_lease_was_swept_is_evidence_and_no_more() -> None:
+    story = Story()
+    Attempt.objects.filter(pk=story.taken.attempt).update(lease_until=ClockTimestamp())
+    assert story.taken.attempt is not None
+    assert sweeping.expire_attempt(story.taken.attempt)
+    story.done()
+    assert "attempt.late" in story.kinds()
+    assert "step.committed" not in story.kinds()
+
+
+def test_said_twice_it_is_written_once() -> None:
+    """As after a COMMIT whose answer was lost."""
+    story = Story()
+    story.done()
+    before = story.kinds()
+    assert not story.done()
+    assert story.kinds() == before
+
+
+def test_of_many_only_those_whose_saga_moved_need_a_look() -> None:
+    """They are written together all the same, and each as it should be."""
+    stories = [Story() for _ in range(4)]
+    stories[2].propose("two")
+    record(SHIFT, [Finished(story.taken, Done({"id": "made"})) for story in stories])
+    assert [story.states for story in stories] == [
+        ["committed"],
+        ["committed"],
+        ["committed", "queued"],
+        ["committed"],
+    ]
+    assert_verifies()
