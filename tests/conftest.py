@@ -123,16 +123,10 @@ def _empty(_: TransactionTestCase) -> None:
 def django_db_setup(servers, django_db_setup, django_db_blocker, saga_home: Home) -> None:
     """How the tables are emptied after a `transaction=True` test.
 
-    On servers of ours a superuser sees to it. On others Django truncates: the ledger refuses
-    that, so exactly those triggers sleep, in the test database only.
+    On servers of ours a superuser sees to it. On others Django truncates, and so does a test that
+    plays many stories: the ledger refuses that, so exactly those triggers sleep, in the test
+    database only.
     """
-    if os.environ["DATABASE_URL"] == saga_home.database_url:
-        name = settings.DATABASES["default"]["NAME"]  # pytest-django has put the test's name here
-        superuser = saga_home.database_url_as("postgres", name)
-        with psycopg.connect(superuser, autocommit=True) as admin:
-            admin.execute(_EMPTIED)
-        TransactionTestCase._fixture_teardown = _empty
-        return
     find = """
         SELECT format('ALTER TABLE %s DISABLE TRIGGER %I', tgrelid::regclass, tgname)
         FROM pg_trigger WHERE tgname LIKE '%\\_no\\_truncate' AND NOT tgisinternal
@@ -141,6 +135,12 @@ def django_db_setup(servers, django_db_setup, django_db_blocker, saga_home: Home
         cursor.execute(find)
         for (statement,) in cursor.fetchall():
             cursor.execute(statement)
+    if os.environ["DATABASE_URL"] == saga_home.database_url:
+        name = settings.DATABASES["default"]["NAME"]  # pytest-django has put the test's name here
+        superuser = saga_home.database_url_as("postgres", name)
+        with psycopg.connect(superuser, autocommit=True) as admin:
+            admin.execute(_EMPTIED)
+        TransactionTestCase._fixture_teardown = _empty
 
 
 @pytest.fixture

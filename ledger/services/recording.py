@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.assignments import Assignment
@@ -65,7 +67,8 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
     An answer whose token is no longer current changes no state: it becomes evidence.
     Written again after a COMMIT whose answer was lost, it changes nothing.
     """
-    if all(_is_plain(found) for found in finished):
+    # In a caller's transaction the refusal of one number would undo everything.
+    if not connection.in_atomic_block and all(_is_plain(found) for found in finished):
         try:
             return _record_plain(shift, finished)
         except Superseded:
