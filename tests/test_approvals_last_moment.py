@@ -168,7 +168,7 @@ def test_a_yes_and_the_end_at_the_same_millisecond_have_one_winner(
         asked = end_one_after_the_other(rounds, 1.0 + prepared_s, apart_s)
         hand_out(asked, approver)
         hand_out(asked, sweeper)
-        work(lambda: approver.poll() is not None and sweeper.poll() is not None, within_s=60)
+        work(lambda: all(one.poll() is not None for one in (approver, sweeper)), within_s=240)
         said, swept = told(approver), sum(told(sweeper).values())
     work(lambda: not Step.objects.exclude(state__in=("committed", "rejected")).exists())
     refunds = refunded(shop)

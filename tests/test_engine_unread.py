@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -157,3 +158,15 @@ def test_of_many_only_those_whose_saga_moved_need_a_look() -> None:
         ["committed"],
     ]
     assert_verifies()
+
+
+def test_sagas_are_locked_in_the_order_of_their_ids() -> None:
+    """As everybody does, in whatever order the calls came back: else two wait in a ring."""
+    stories = [Story() for _ in range(5)]
+    finished = [Finished(story.taken, Done({"id": "made"})) for story in stories]
+    with trips() as made:
+        record(SHIFT, [finished[at] for at in (3, 0, 4, 1, 2)])
+    (written,) = [values for sql, values in made[0] if "INTO ledger_entry" in sql]
+    assert isinstance(written, dict)
+    locked = [row["saga_id"] for row in json.loads(written["rows"])]
+    assert locked == sorted(str(story.saga) for story in stories)

@@ -96,7 +96,8 @@ def _record_plain(shift: UUID, finished: Sequence[Finished]) -> bool:
     each of these is told by an entry, and then the numbers of ours do not fit (`Unit.assume`).
     """
     unit = Unit(f"worker:{shift}")
-    for found in finished:
+    # Each entry locks its saga: in the order of ids, as everybody else does.
+    for found in sorted(finished, key=lambda one: one.assignment.saga):
         assignment = found.assignment
         assert assignment.rows is not None
         assert assignment.attempt is not None
