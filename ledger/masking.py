@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,6 +55,14 @@ def redact(value: Any, schema: Mapping[str, Any] | None = None) -> Any:
     return _Mask(schema or {}).of(value, [schema] if schema else [])
 
 
+def redact_declared(value: Any) -> Any:
+    """A copy of a part of a tool's definition that may be shown.
+
+    Names of secrets (`env:NAME`) and placeholders stay: they say where a value comes from.
+    """
+    return _Declared({}).of(value, [])
+
+
 def secrets_in(args: Any, schema: Mapping[str, Any] | None = None) -> frozenset[str]:
     """The texts that `redact` takes out of these, as they are and as JSON writes them.
 
@@ -76,6 +85,8 @@ def masked(value: Any) -> Any:
 Nodes = Sequence[Mapping[str, Any]]
 # A schema may lead to itself; what is deeper than this is masked by name alone.
 _DEEPEST = 30
+# What a tools file writes in the place of a value: an environment variable, or a placeholder.
+_STANDS_FOR = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_.\-]*\}")
 
 
 class _Mask:
@@ -126,6 +137,14 @@ class _Mask:
             name = part.replace("~1", "/").replace("~0", "~")
             found = found.get(name) if isinstance(found, Mapping) else None
         return found
+
+
+class _Declared(_Mask):
+    """Lets pass what stands for a value and is none."""
+
+    def _secret(self, value: Any) -> Any:
+        is_name = isinstance(value, str) and _STANDS_FOR.fullmatch(value)
+        return value if is_name else super()._secret(value)
 
 
 class _Finder(_Mask):

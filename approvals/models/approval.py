@@ -11,7 +11,7 @@ from approvals.quorum import Need
 from approvals.states import Answer, ApprovalState
 from approvals.surface import NAMES
 from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
-from ledger.states import Direction
+from ledger.states import Direction, Tier
 
 
 class Approval(models.Model):
@@ -119,6 +119,16 @@ class Approval(models.Model):
     def over_at(self) -> datetime:
         """When it came to the state it is in; the database's clock now, while it waits."""
         return self.ended_at or self.now
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a yes lets something happen that nothing can take back.
+
+        A correction is one more effect, and has no undo of its own.
+        """
+        if self.direction == Direction.FORWARD:
+            return bool(self.step.tier != Tier.COMPENSATABLE)
+        return self.direction == Direction.CORRECT
 
     def asked_needs(self) -> tuple[Need, ...]:
         """Who is needed, as values."""

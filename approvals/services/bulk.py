@@ -27,7 +27,6 @@ from ledger.errors import (
     SagaError,
     StaleDigest,
 )
-from ledger.states import Direction, Tier
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +57,7 @@ class Result:
 
 def why_alone(request: Approval) -> str:
     """Why a yes to this is given on its own page, or ''."""
-    if request.direction == Direction.FORWARD and request.step.tier != Tier.COMPENSATABLE:
+    if request.is_final:
         return "It cannot be undone: say yes to it on its own page."
     if request.require_reason:
         return "Its rule wants a reason of its own: say yes to it on its own page."

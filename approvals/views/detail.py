@@ -13,11 +13,11 @@ from approvals import policy, queries_pages, queries_policy, queries_rejections,
 from approvals.queries_pages import RequestRow
 from approvals.services import deciding, reopening
 from approvals.states import Answer, ApprovalState
-from approvals.views import differences, outcomes, presence
+from approvals.views import differences, outcomes, presence, undoing
 from approvals.views.viewer import person_of
 from ledger.errors import AlreadyDecided, InvalidArgs, NotFound, SagaError
 from ledger.queries import pages_timeline
-from ledger.states import BlastRadius, Direction, Tier
+from ledger.states import BlastRadius, Direction
 from ledger.templatetags.values import folded_paths
 from ledger.tools.installed import registry
 from ledger.views import live
@@ -68,11 +68,6 @@ def row_of(request: HttpRequest, approval_id: UUID) -> RequestRow:
         raise Http404(error.detail) from None
 
 
-def needs_understanding(row: RequestRow) -> bool:
-    """Whether a yes lets something happen that nothing can take back."""
-    return row.approval.direction == Direction.FORWARD and row.step.tier != Tier.COMPENSATABLE
-
-
 def _check(request: HttpRequest, row: RequestRow, answer: str) -> None:
     """What the form itself asks of a person before an answer counts."""
     if answer not in _DECIDE:
@@ -84,7 +79,7 @@ def _check(request: HttpRequest, row: RequestRow, answer: str) -> None:
 
 def check_yes(request: HttpRequest, row: RequestRow, args: Any) -> None:
     """What a yes to `args` asks of a person: to have understood, and to have read."""
-    if needs_understanding(row) and request.POST.get("understood") != "yes":
+    if row.approval.is_final and request.POST.get("understood") != "yes":
         raise InvalidArgs("Tick that you understand that this cannot be undone, then approve.")
     _check_read(request, args)
 
@@ -136,6 +131,7 @@ def page(
     forward = row.approval.direction == Direction.FORWARD
     before = queries_rejections.edited(row.approval)
     reasons, uses = queries_policy.explained(row.approval)
+    declared = undoing.definition_of(row)
     context: dict[str, Any] = {
         "row": row,
         "step": row.step,
@@ -149,8 +145,9 @@ def page(
         "needs": queries_pages.still_needed(row),
         "outcome": outcomes.banner(row),
         "args_title": outcomes.args_title(row),
-        "target": _target(row),
-        "definition": _definition(row),
+        "target": undoing.target(row, declared),
+        "definition": declared,
+        "undo": undoing.undo(row, declared),
         "reasons": reasons,
         "uses": uses if row.is_open else [],
         "policy_is_now": row.approval.policy_digest == policy.current().digest,
@@ -158,7 +155,7 @@ def page(
         "can_break_glass": _can_break_glass(row),
         "needs_password_for_glass": presence.needs_password(request, BlastRadius.HIGH),
         "needs_password": presence.needs_password(request, row.step.blast_radius),
-        "needs_understanding": needs_understanding(row),
+        "needs_understanding": row.approval.is_final,
         "folded": folded_paths(row.args),
         "can_ask_for_change": forward,
         "refusal": refusal,
@@ -224,19 +221,3 @@ def reopen(request: HttpRequest, approval_id: UUID) -> HttpResponse:
 
 def _correctable() -> set[str]:
     return {tool.key for tool in registry().all() if tool.can_correct}
-
-
-def _definition(row: RequestRow) -> Any:
-    """The definition of the tool that would run, when it is the step's first choice."""
-    version = row.step.tool_version
-    return version.definition if version.digest == row.approval.tool_digest else None
-
-
-def _target(row: RequestRow) -> str:
-    """Where the call would go, as the step's snapshot of its tool says it."""
-    definition = row.step.tool_version.definition
-    call = {Direction.FORWARD: "execute"}.get(Direction(row.approval.direction))
-    told = definition.get(call or row.approval.direction) or {}
-    if told.get("url"):
-        return f"{told.get('method', 'POST')} {told['url']}"
-    return f"Python, {definition['module']}" if definition.get("module") else ""

@@ -99,7 +99,7 @@ def _reviewed(
         "groups": ", ".join(need["group"] for need in found.needs),
         "folded": folded_paths(shown),
         "needs_password": presence.needs_password(request, row.step.blast_radius),
-        "needs_understanding": detail.needs_understanding(row),
+        "needs_understanding": row.approval.is_final,
         "reason": request.POST.get("reason", ""),
         "refusal": refusal,
         "wrong_password": presence.password_fault(refusal),

@@ -75,13 +75,32 @@ def is_settled(row: RequestRow) -> bool:
     return not row.is_open
 
 
+# Only a forward run is its arguments. An undo is its own code, which is given them.
+_ARGS_TITLES = {
+    Direction.FORWARD: (
+        "Exactly this will run",
+        "Exactly this was approved",
+        "This was proposed",
+    ),
+    Direction.COMPENSATE: (
+        "The undo that will run",
+        "The undo that was approved",
+        "The undo that was asked about",
+    ),
+    Direction.CORRECT: (
+        "The correction that will be sent",
+        "The correction that was approved",
+        "The correction that was asked about",
+    ),
+}
+
+
 def args_title(row: RequestRow) -> str:
-    """What the arguments are now: what will run, what was let through, or what was asked for."""
+    """What is shown: what will run, what was let through, or what was asked for."""
+    runs, was_approved, was_asked = _ARGS_TITLES[Direction(row.approval.direction)]
     if row.state == ApprovalState.APPROVED and row.approval.used_at:
-        return "Exactly this was approved"
-    if row.is_open or row.state == ApprovalState.APPROVED:
-        return "Exactly this will run"
-    return "This was proposed"
+        return was_approved
+    return runs if row.is_open or row.state == ApprovalState.APPROVED else was_asked
 
 
 def banner(row: RequestRow) -> Banner | None:

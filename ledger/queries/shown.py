@@ -68,6 +68,16 @@ def _tool_of(payload: Mapping[str, Any], saga: UUID, step_id: str) -> tuple[str,
     return step.tool, step.tool_version_id
 
 
+def definition_of(tool: str, digest: str) -> Mapping[str, Any] | None:
+    """What was declared of a tool under this digest; None when nobody has kept it."""
+    kept = ToolVersion.objects.filter(pk=digest).first()
+    if kept is not None:
+        declared: Mapping[str, Any] = kept.definition
+        return declared
+    now = registry().get(tool) if tool in registry() else None
+    return now.definition if now is not None and now.digest == digest else None
+
+
 def schema_of(tool: str, digest: str = "") -> Mapping[str, Any] | None:
     """The JSON Schema of a tool's args; None when neither a snapshot nor a tool is there."""
     if digest and digest not in _schemas:

@@ -84,6 +84,12 @@ class PythonTarget:
         # One probe method serves every direction: call.direction says which effect is meant.
         return self.directions if hasattr(self.instance, "probe") else frozenset()
 
+    def says(self, direction: Direction) -> str:
+        """The first line of the docstring of this direction's method, or ''."""
+        method = getattr(self.instance, _METHODS[direction], None)
+        told = (inspect.getdoc(method) or "").strip() if method is not None else ""
+        return told.partition("\n")[0]
+
     def run(self, call: Call) -> Outcome:
         """Call the method of this direction; named errors become outcomes."""
         try:
