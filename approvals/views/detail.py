@@ -16,7 +16,7 @@ from approvals.states import Answer, ApprovalState
 from approvals.views import differences, outcomes, presence, undoing
 from approvals.views.viewer import person_of
 from ledger.errors import AlreadyDecided, InvalidArgs, NotFound, SagaError
-from ledger.queries import pages_timeline
+from ledger.queries import freezes, pages_timeline
 from ledger.states import BlastRadius, Direction
 from ledger.templatetags.values import folded_paths
 from ledger.tools.installed import registry
@@ -122,8 +122,9 @@ def page(
 ) -> HttpResponse:
     """The request, with what became of an answer that was not taken."""
     saga = row.approval.saga
+    held = freezes.holding(saga, row.approval.tool) if outcomes.may_be_held(row) else ""
     mark = live.mark_of(
-        [row.state, len(row.answers), row.step.state, row.step.attempts, row.is_delayed]
+        [row.state, len(row.answers), row.step.state, row.step.attempts, row.is_delayed, held]
     )
     if live.has_seen(request, mark):
         return live.unchanged()
@@ -143,7 +144,7 @@ def page(
         "cost_of_no": outcomes.cost_of_no(row, steps) if row.is_open else "",
         "votes": outcomes.votes(row),
         "needs": queries_pages.still_needed(row),
-        "outcome": outcomes.banner(row),
+        "outcome": outcomes.banner(row, held),
         "args_title": outcomes.args_title(row),
         "target": undoing.target(row, declared),
         "definition": declared,

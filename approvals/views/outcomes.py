@@ -103,15 +103,20 @@ def args_title(row: RequestRow) -> str:
     return runs if row.is_open or row.state == ApprovalState.APPROVED else was_asked
 
 
-def banner(row: RequestRow) -> Banner | None:
-    """What became of the request; None while it waits for people."""
+def may_be_held(row: RequestRow) -> bool:
+    """Whether what was let through has not started yet, so that a freeze would hold it."""
+    return row.state == ApprovalState.APPROVED and row.approval.used_at is None
+
+
+def banner(row: RequestRow, held: str = "") -> Banner | None:
+    """What became of the request; None while it waits for people. `held`: by which freeze."""
     if row.is_open:
         return None
     state = StepState(row.step.state)
     if row.state == ApprovalState.APPROVED:
         names = " and ".join(_name(answer) for answer in row.yes)
         tone = STEP_TONE[state] if row.approval.used_at else "good"
-        then = f"Now {state.replace('_', ' ')}: {STEP_MEANING[state]}"
+        then = f"Now {state.replace('_', ' ')}: {held or STEP_MEANING[state]}"
         return Banner(tone, f"Approved by {names}.", then, row.over_since)
     what, tone, after = _ENDED[row.state]
     if row.state == ApprovalState.REJECTED and row.approval.direction != Direction.FORWARD:

@@ -13,7 +13,7 @@ from django.db.models.functions import RowNumber
 from ledger.errors import NotFound
 from ledger.gate import gate
 from ledger.models import Agent, Attempt, Entry, Freeze, OutboxMessage, Saga, Step
-from ledger.queries import archived
+from ledger.queries import archived, freezes
 from ledger.spoken import is_told_in
 from ledger.states import Direction
 from ledger.storage import rows
@@ -39,6 +39,8 @@ class StepRow:
     replays: int
     approval: Mapping[str, Any] | None
     next_try: OutboxMessage | None
+    # The freeze that keeps what is due here from being started.
+    freeze: Freeze | None = None
 
     @property
     def asked(self) -> int:
@@ -97,11 +99,6 @@ def saga(saga_id: UUID) -> Saga:
     if found is None:
         raise NotFound("There is no saga with this id.")
     return found
-
-
-def head_seq(saga_id: UUID) -> int | None:
-    """The number of the saga's last entry: one row by primary key, which is all a poll costs."""
-    return Saga.objects.filter(pk=saga_id).values_list("head_seq", flat=True).first()
 
 
 def _grouped(items: Sequence[Any], key: str) -> dict[Any, list[Any]]:
@@ -164,7 +161,7 @@ def residue_told(of: Saga) -> Entry | None:
     return Entry.objects.filter(saga=of, kind="residue.acknowledged").first()
 
 
-def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
+def step_rows(of: Saga, steps: Sequence[Step], frozen: Sequence[Freeze] = ()) -> list[StepRow]:
     """The steps with everything that was tried, asked and said about them."""
     ids = [step.pk for step in steps]
     tries = _grouped(list(Attempt.objects.filter(step_id__in=ids).order_by("fence")), "step_id")
@@ -182,9 +179,17 @@ def step_rows(of: Saga, steps: Sequence[Step]) -> list[StepRow]:
             replays=replays.get(step.step_id, 0),
             approval=asked.get(step.pk),
             next_try=waiting.get(step.pk, [None])[0],
+            freeze=_held_by(frozen, waiting.get(step.pk, [])),
         )
         for step in steps
     ]
+
+
+def _held_by(frozen: Sequence[Freeze], due: Sequence[OutboxMessage]) -> Freeze | None:
+    """The oldest freeze of what waits to run; looking for an effect is not held."""
+    tools = {message.tool for message in due if message.kind == "run"}
+    stopping = (one for one in frozen if tools and (one.scope != "tool" or one.value in tools))
+    return next(stopping, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +210,11 @@ def _title(step: Step) -> str:
     return step.tool_version.definition.get("title") or step.tool
 
 
+def tools_of(step: Step) -> list[str]:
+    """Its tool, and those of its alternatives."""
+    return [step.tool, *(other["tool"] for other in step.alternatives)]
+
+
 def timeline(of: Saga, *, after: int = 0) -> Timeline:
     """Up to STEPS_A_PAGE steps beyond position `after`, in order; `more_after` goes on."""
     found = list(
@@ -213,7 +223,8 @@ def timeline(of: Saga, *, after: int = 0) -> Timeline:
         .order_by("position")[: STEPS_A_PAGE + 1]
     )
     steps = found[:STEPS_A_PAGE]
-    rows = step_rows(of, steps)
+    frozen = freezes.over(of, {tool for step in steps for tool in tools_of(step)})
+    rows = step_rows(of, steps, frozen)
     back = [row for row in rows if any(t.direction != "forward" for t in row.tries)]
     back.sort(key=lambda row: row.step.executed_seq or 0, reverse=True)
     residue = Step.objects.filter(saga=of, residue=True).order_by("position")[:STEPS_A_PAGE]
@@ -222,17 +233,10 @@ def timeline(of: Saga, *, after: int = 0) -> Timeline:
         rows=rows,
         more_after=steps[-1].position if len(found) > STEPS_A_PAGE else 0,
         residue=list(residue),
-        freezes=freezes_on(of),
+        freezes=[freeze for freeze in frozen if freeze.scope != "tool"],
         undone=back,
         deduplicated=deduplicated(of),
     )
-
-
-def freezes_on(of: Saga) -> list[Freeze]:
-    """Active freezes that stop this saga: everything, its agent, or itself."""
-    active = Freeze.objects.filter(lifted_at__isnull=True).order_by("created_at")[:100]
-    mine = {"all": "", "agent": of.agent.name, "saga": str(of.pk)}
-    return [freeze for freeze in active if mine.get(freeze.scope) == freeze.value]
 
 
 def entries(

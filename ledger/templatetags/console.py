@@ -221,6 +221,14 @@ def step_badge(state: str) -> SafeString:
 
 
 @register.filter
+def held_badge(state: str) -> SafeString:
+    """The state of a step that a freeze holds: it is not 'ready to run'."""
+    known = StepState(state)
+    meaning = "A freeze holds it: nothing of it starts before that is lifted."
+    return badge(known, STEP_TONE[known], known, meaning)
+
+
+@register.filter
 def saga_badge(state: str) -> SafeString:
     known = SagaState(state)
     strong = known is SagaState.STUCK

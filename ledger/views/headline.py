@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from ledger.models import Freeze
 from ledger.queries.pages_timeline import StepRow, Timeline
 from ledger.spoken import spoken
 from ledger.states import SagaState, StepState
@@ -23,6 +24,7 @@ class Headline:
     safe: str
     since: datetime | None = None
     on: StepRow | None = None
+    is_frozen: bool = False
 
 
 # Which step tells how the saga is, most urgent first.
@@ -106,10 +108,16 @@ def _frozen(timeline: Timeline) -> Headline | None:
     if not timeline.freezes:
         return None
     freeze = timeline.freezes[0]
-    what = f"Frozen by {freeze.created_by.partition(':')[2] or freeze.created_by}: {freeze.reason}"
-    return Headline(
-        "wait", what, "Nothing new leaves until the freeze is lifted.", freeze.created_at
-    )
+    return _held(freeze, f"Frozen by {_who(freeze)}: {freeze.reason}")
+
+
+def _held(freeze: Freeze, what: str, on: StepRow | None = None) -> Headline:
+    safe = "Nothing new leaves until the freeze is lifted."
+    return Headline("wait", what, safe, freeze.created_at, on, is_frozen=True)
+
+
+def _who(freeze: Freeze) -> str:
+    return freeze.created_by.partition(":")[2] or freeze.created_by
 
 
 def headline(timeline: Timeline) -> Headline:
@@ -137,6 +145,9 @@ def headline(timeline: Timeline) -> Headline:
 
 
 def _on_step(row: StepRow) -> Headline:
+    if row.freeze is not None:
+        what = f"is held: {row.freeze.value} is frozen by {_who(row.freeze)}: {row.freeze.reason}"
+        return _held(row.freeze, what, row)
     if row.next_try is not None and row.next_try.parked_why:
         why = spoken(row.next_try.parked_why).words
         return Headline("wait", "is parked", why, _since(row), row)

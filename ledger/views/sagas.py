@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from ledger.errors import NotFound
-from ledger.queries import archived, pages_sagas, pages_timeline
+from ledger.queries import archived, freezes, pages_sagas, pages_timeline
 from ledger.states import SagaState
 from ledger.templatetags.console import ATTEMPT_TONE, measured
 from ledger.views import live
@@ -66,7 +66,9 @@ def _number(text: str) -> int:
 def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
     """The timeline. A poll that has seen the saga's last entry costs one primary-key read."""
     try:
-        if live.is_poll(request) and live.has_seen(request, pages_timeline.head_seq(saga_id)):
+        # Read first: what changes from here on is told by the next poll.
+        mark = freezes.mark(saga_id)
+        if live.has_seen(request, mark):
             return live.unchanged()
         saga = pages_timeline.saga(saga_id)
     except NotFound:
@@ -80,6 +82,7 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
     context = {
         **right,
         "saga": saga,
+        "mark": mark,
         "timeline": timeline,
         "headline": headline(timeline),
         "steps": _with_bars(timeline, right["can_operate"]),
