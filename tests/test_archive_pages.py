@@ -14,6 +14,7 @@ from django.test import Client
 
 from ledger.models import Entry, Saga
 from ledger.services import archiving, closing, operating
+from ledger.services.acknowledging import acknowledge_residue
 from ledger.services.archiving import Wish, archive
 from ledger.services.verifying_exports import verify_file
 from tests.stage import Stage, a_stage
@@ -77,6 +78,18 @@ def test_a_search_finds_what_is_archived(
     assert name in found
     assert f'href="/sagas/{saga}/"' in found
     assert name not in operator.get("/sagas/").text
+
+
+def test_a_search_marks_what_left_effects_in_the_world(
+    stage: Stage, operator: Client, tmp_path: Path
+) -> None:
+    saga, step = stage.stuck_undo()
+    operating.resolve(step, "end_saga", reason="It stays.", actor="person:oskar")
+    acknowledge_residue(saga, reason="Voided by hand.", actor="person:oskar")
+    clean = completed(stage)
+    assert archive(Wish(timedelta(0), tmp_path)).left == 2
+    assert '">residue</span>' in operator.get("/sagas/", {"q": str(saga)}).text
+    assert '">residue</span>' not in operator.get("/sagas/", {"q": str(clean)}).text
 
 
 def test_the_ledger_page_lists_exports(stage: Stage, operator: Client, tmp_path: Path) -> None:

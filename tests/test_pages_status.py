@@ -9,8 +9,9 @@ import pytest
 from django.test import Client
 from django.urls import URLResolver, get_resolver, reverse
 
+from ledger.models import Step
 from ledger.queries.pages_timeline import STEPS_A_PAGE
-from ledger.services import closing, freezing
+from ledger.services import closing, freezing, operating
 from tests.stage import Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
@@ -137,6 +138,21 @@ def test_the_saga_list_is_filtered_searched_and_paged_by_key(stage, client):
     assert "state=running" in first.context["older"]
     nothing = client.get(reverse("ledger:saga-list"), {"q": "nobody's task"})
     assert "No saga fits" in nothing.content.decode()
+
+
+def test_the_saga_list_marks_what_left_effects_in_the_world(stage, client):
+    marked, clean = stage.stuck_undo("order-1")[0], stage.stuck_undo("order-2")[0]
+    left = Step.objects.get(saga=marked, state="stuck")
+    operating.resolve(left.pk, "end_saga", reason="It stays.", actor="person:oskar")
+    undone = Step.objects.get(saga=clean, state="stuck")
+    operating.retry(undone.pk, reason="The key may void now.", actor="person:oskar")
+    stage.work()
+    rows = client.get(reverse("ledger:saga-list"), {"state": "compensated"}).content.decode()
+    found = {
+        str(saga): row for row in rows.split("<tr") for saga in (marked, clean) if str(saga) in row
+    }
+    assert 'title="1 effect of it stays in the world">residue</span>' in found[str(marked)]
+    assert ">residue<" not in found[str(clean)]
 
 
 def test_the_timeline_says_how_often_a_step_was_asked_for(stage, client):

@@ -68,7 +68,10 @@ def step_tombstones(saga_id: UUID) -> list[Any]:
 
 _FIND = """
 SELECT DISTINCT ON (t.saga_id) t.saga_id AS id, t.task_id, t.name, a.name AS agent, t.state, t.at,
-    t.steps, x.name AS export
+    t.steps, x.name AS export,
+    EXISTS (
+        SELECT 1 FROM ledger_steptombstone s WHERE s.saga_id = t.saga_id AND s.residue
+    ) AS residue
 FROM ledger_tombstone t
 JOIN ledger_agent a ON a.id = t.agent_id JOIN ledger_export x ON x.id = t.export_id
 WHERE (t.saga_id::text = %(text)s OR t.task_id = %(text)s)

@@ -20,6 +20,8 @@ class SagaRow:
     saga: Saga
     done: int
     open_step: Step | None
+    # How many of its effects stay in the world, for good.
+    residue: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,23 @@ def _with_progress(sagas: Sequence[Saga]) -> list[SagaRow]:
     ids = [saga.pk for saga in sagas]
     done: dict[UUID, int] = {}
     telling: dict[UUID, Step] = {}
-    steps = Step.objects.filter(saga_id__in=ids).only("id", "saga_id", "step_id", "state")
+    left: dict[UUID, int] = {}
+    steps = Step.objects.filter(saga_id__in=ids).only(
+        "id", "saga_id", "step_id", "state", "residue"
+    )
     for step in steps[:_MOST_STEPS]:
         state = StepState(step.state)
+        left[step.saga_id] = left.get(step.saga_id, 0) + step.residue
         if state in STEP_FINISHED:
             done[step.saga_id] = done.get(step.saga_id, 0) + 1
         elif state in _TELLING:
             best = telling.get(step.saga_id)
             if best is None or _TELLING.index(state) < _TELLING.index(StepState(best.state)):
                 telling[step.saga_id] = step
-    return [SagaRow(saga, done.get(saga.pk, 0), telling.get(saga.pk)) for saga in sagas]
+    return [
+        SagaRow(saga, done.get(saga.pk, 0), telling.get(saga.pk), left.get(saga.pk, 0))
+        for saga in sagas
+    ]
 
 
 def agent_names() -> list[str]:
