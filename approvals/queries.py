@@ -196,7 +196,7 @@ def standing(request: Approval, person: Person) -> tuple[bool, str]:
     is_allowed, why_not = rights.can_decide(person, request)
     if not is_allowed:
         return False, why_not
-    told = state_sentence(request)
+    told = state_sentence(request, person)
     if told:
         return False, told
     mine = next((d for d in request.said if d.user_id == person.user_id), None)
@@ -209,8 +209,8 @@ def standing(request: Approval, person: Person) -> tuple[bool, str]:
     return True, ""
 
 
-def state_sentence(request: Approval) -> str:
-    """What became of it, for people; '' while it waits."""
+def state_sentence(request: Approval, person: Person) -> str:
+    """What became of it, told to this person; '' while it waits."""
     now = request.now
     match state := request.state_seen_at(now):
         case ApprovalState.PENDING:
@@ -224,7 +224,8 @@ def state_sentence(request: Approval) -> str:
         case ApprovalState.CANCELLED:
             return sentences.cancelled(request.over_at, now, request.ended_why)
     last = request.said[-1]
-    return sentences.decided(state, last.username, last.at, now, last.reason)
+    is_own = person.user_id is not None and last.user_id == person.user_id
+    return sentences.decided(state, last.username, last.at, now, last.reason, is_own=is_own)
 
 
 def ends_at(request: Approval) -> datetime:

@@ -16,6 +16,11 @@ _DID = {
     ApprovalState.REJECTED: "rejected",
     ApprovalState.CHANGE_REQUESTED: "sent back for a change",
 }
+_YOU_DID = {
+    ApprovalState.APPROVED: "approved it",
+    ApprovalState.REJECTED: "rejected it",
+    ApprovalState.CHANGE_REQUESTED: "sent it back for a change",
+}
 
 
 def span(length: timedelta) -> str:
@@ -41,10 +46,20 @@ def number(value: Decimal) -> str:
     return f"{value:,.10f}".rstrip("0").rstrip(".")
 
 
-def decided(state: ApprovalState, by: str, at: datetime, now: datetime, reason: str = "") -> str:
-    """Who won, what, and when (case B11)."""
+def decided(
+    state: ApprovalState,
+    by: str,
+    at: datetime,
+    now: datetime,
+    reason: str = "",
+    *,
+    is_own: bool = False,
+) -> str:
+    """Who won, what, and when (case B11). `is_own`: it is told to the very person who did it."""
     stop = "" if reason.endswith((".", "!", "?", "…")) else "."
     said = f" Reason: {reason}{stop}" if reason else ""
+    if is_own:
+        return f"You {_YOU_DID[state]} {span(now - at)} ago.{said}"
     return f"It was already {_DID[state]} by {by} {span(now - at)} ago.{said}"
 
 

@@ -100,7 +100,7 @@ def test_approving_over_rest_lets_the_step_run(ana: Caller) -> None:
         "at": "",
     }
     assert told["can_decide"] is False
-    assert "approved by ana" in told["why_not"]
+    assert "You approved it" in told["why_not"]
     assert len(claim()) == 1
 
 

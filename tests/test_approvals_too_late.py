@@ -137,7 +137,7 @@ def test_who_won_is_told_that_it_was_them(ana: Bearer) -> None:
     """Case B1: the second click of the same person names no stranger."""
     case = waiting_case()
     reject(ana, case)
-    with pytest.raises(errors.AlreadyDecided, match="already rejected by you"):
+    with pytest.raises(errors.AlreadyDecided, match="You rejected it"):
         approve(ana, case)
 
 

@@ -144,8 +144,14 @@ def _decided(click: Click, request: Approval, person: Person) -> Decided | SagaE
     last = mine or recorded.latest("at")
     state = ApprovalState(request.state)
     _note(click, request, state)
-    by = "you" if last.user_id == person.user_id else last.username
-    said = sentences.decided(state, by, last.at, request.now, last.reason)
+    said = sentences.decided(
+        state,
+        last.username,
+        last.at,
+        request.now,
+        last.reason,
+        is_own=person.user_id is not None and last.user_id == person.user_id,
+    )
     if request.used_at is not None:
         said = f"{said} {sentences.used(request.used_at, request.now)}"
     elif state == ApprovalState.APPROVED:

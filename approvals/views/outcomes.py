@@ -121,7 +121,9 @@ def banner(row: RequestRow, held: str = "") -> Banner | None:
     what, tone, after = _ENDED[row.state]
     if row.state == ApprovalState.REJECTED and row.approval.direction != Direction.FORWARD:
         after = "The effect stays in the world, listed as residue of the saga."
-    return Banner(tone, what, f"{state_sentence(row.approval)} {after}".strip(), row.over_since)
+    return Banner(
+        tone, what, f"{state_sentence(row.approval, row.person)} {after}".strip(), row.over_since
+    )
 
 
 # What it was, its tone, and what to add to the sentence that every surface says.
