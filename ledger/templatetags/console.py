@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from django import template
@@ -163,14 +163,19 @@ def until(moment: datetime | None) -> SafeString | str:
 
 @register.filter
 def clock(moment: datetime | None) -> SafeString | str:
-    """The time of day in UTC to the millisecond; the date is in the title."""
+    """The time of day in UTC to the millisecond, after its date unless that is today's.
+
+    The title has both, whatever is shown.
+    """
     if moment is None:
         return ""
+    today, its = timezone.now().astimezone(UTC), moment.astimezone(UTC)
+    date = "" if its.date() == today.date() else its.strftime("%d %b %Y, ")
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(timespec="microseconds"),
         moment.strftime("%d %b %Y, %H:%M:%S UTC"),
-        moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03d}",
+        f"{date}{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}",
     )
 
 
