@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -18,7 +18,7 @@ from approvals.models import Approval, Decision
 from approvals.rights import Person
 from approvals.states import Answer, ApprovalState
 from ledger.errors import NotFound
-from ledger.queries.shown import args_of
+from ledger.queries.shown import args_of, definition_of
 from ledger.states import Direction
 
 PAGE_SIZE = 50
@@ -80,10 +80,19 @@ class RequestRow:
         forward = self.approval.direction == Direction.FORWARD
         return self.approval.saga.agent.name if forward else "The console"
 
+    @cached_property
+    def definition(self) -> Mapping[str, Any] | None:
+        """What is declared of the tool that is asked about; None when nobody has kept it."""
+        version = self.step.tool_version
+        if version.digest == self.approval.tool_digest:
+            declared: Mapping[str, Any] = version.definition
+            return declared
+        return definition_of(self.approval.tool, self.approval.tool_digest)
+
     @property
     def effect(self) -> str:
         """The tool's title as the end of 'wants to …'."""
-        title: str = self.step.tool_version.definition.get("title") or self.approval.tool
+        title: str = (self.definition or {}).get("title") or self.approval.tool
         if title[1:2].islower():
             title = title[0].lower() + title[1:]
         undo = {Direction.COMPENSATE: "undo", Direction.CORRECT: "send the correction for"}

@@ -12,12 +12,13 @@ from django.urls import reverse
 
 from approvals.models import Approval, Decision
 from ledger.models import Step
-from ledger.outcomes import Done
-from ledger.services import closing
+from ledger.outcomes import Done, Failed
+from ledger.services import closing, proposing
+from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.states import SagaState
 from ledger.tools.installed import registry
 from tests.policycast import under
-from tests.stage import TOOLS, Stage, a_stage, sign_in
+from tests.stage import REFUND, TOOLS, Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -176,3 +177,20 @@ def test_code_says_of_itself_what_it_does(
     assert "Nothing of this line" not in html
     assert "Python, desk_of_a_test.tools.Notice" in html
     assert "pinned" in html
+
+
+def test_an_alternative_has_its_own_target(stage: Stage, browser: Client) -> None:
+    """The first choice, which failed, was to go elsewhere."""
+    saga = stage.saga()
+    other = AlternativeProposal("payments.refund", REFUND)
+    first = Proposal("pay", "orders.cancel", {"order": "8841"}, alternatives=(other,))
+    step = proposing.propose(saga, first, bearer=stage.agent).step
+    stage.answer(stage.claim(), Failed("404: no such order"))
+    request = stage.request(step)
+    assert request.tool == "payments.refund"
+    html = page(browser, request)
+    assert "POST https://payments.example/v1/refunds" in html
+    assert "https://orders.example" not in html
+    assert "wants to <strong>refund a payment</strong>" in html
+    assert "cannot be undone</span>" in html
+    assert 'name="understood"' in html

@@ -121,13 +121,21 @@ class Approval(models.Model):
         return self.ended_at or self.now
 
     @property
+    def tier(self) -> Tier:
+        """Of the very tool that is asked about: an alternative has its own."""
+        if self.tool_digest == self.step.tool_version_id:
+            return Tier(self.step.tier)
+        kept = {one.get("tool_digest"): one["tier"] for one in self.step.alternatives}
+        return Tier(kept.get(self.tool_digest, self.step.tier))
+
+    @property
     def is_final(self) -> bool:
         """Whether a yes lets something happen that nothing can take back.
 
         A correction is one more effect, and has no undo of its own.
         """
         if self.direction == Direction.FORWARD:
-            return bool(self.step.tier != Tier.COMPENSATABLE)
+            return self.tier != Tier.COMPENSATABLE
         return self.direction == Direction.CORRECT
 
     def asked_needs(self) -> tuple[Need, ...]:

@@ -132,7 +132,7 @@ def page(
     forward = row.approval.direction == Direction.FORWARD
     before = queries_rejections.edited(row.approval)
     reasons, uses = queries_policy.explained(row.approval)
-    declared = undoing.definition_of(row)
+    declared = row.definition
     context: dict[str, Any] = {
         "row": row,
         "step": row.step,

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from approvals.queries_pages import RequestRow
-from ledger.queries import shown
 from ledger.states import Direction
 from ledger.tools.contract import Tool
 from ledger.tools.declared import DeclaredLeg, leg_of
@@ -34,15 +33,6 @@ class Undo:
 
 
 _WHAT = {Direction.COMPENSATE: "Undoes the effect of", Direction.CORRECT: "Corrects the effect of"}
-
-
-def definition_of(row: RequestRow) -> Definition | None:
-    """What is declared of the tool that the request is bound to; None when nobody has kept it."""
-    version = row.step.tool_version
-    if version.digest == row.approval.tool_digest:
-        declared: Definition = version.definition
-        return declared
-    return shown.definition_of(row.approval.tool, row.approval.tool_digest)
 
 
 def undo(row: RequestRow, definition: Definition | None) -> Undo | None:
