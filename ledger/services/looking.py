@@ -16,6 +16,7 @@ from ledger.services import forward
 from ledger.services.attempts import settle_attempts_in_doubt
 from ledger.services.reconciling import hold_for_operator, may_send_again, plan, send_again
 from ledger.services.settling import settle
+from ledger.services.testimony import heard_instead, tell_second_effect
 from ledger.services.unit import Unit
 from ledger.states import Direction, RecordState, StepState
 from ledger.tools.contract import Tool
@@ -161,14 +162,19 @@ def conclude(
     tool: Tool | None,
     how: str,
 ) -> None:
-    """The doubt is over. The attempt in doubt stays recorded as unknown; its record ends."""
+    """The doubt is over. The attempt in doubt stays recorded as unknown; its record ends.
+
+    Nothing was seen, but an attempt has said late that it was carried out: that counts.
+    """
     applied = isinstance(sighting, Applied)
     storage.execute(_DROP_LOOKS, [step.id, direction])
     step.held_why = ""
     step.dirty = True
-    settle_attempts_in_doubt(
-        step.id, direction, RecordState.EXECUTED if applied else RecordState.FAILED
-    )
+    # Its own word spends the key of the choice that happened; those after it did not happen.
+    record = RecordState.EXECUTED if applied else RecordState.FAILED
+    if not applied and (late := heard_instead(saga, step, direction)):
+        sighting, applied, how = Applied(late.result), True, "late answer"
+    settle_attempts_in_doubt(step.id, direction, record)
     outcome = (
         Done(sighting.result)
         if isinstance(sighting, Applied)
@@ -178,6 +184,8 @@ def conclude(
     settle(
         unit, saga, step, direction, outcome, tool=tool, round_no=round_no, how=_how(how, applied)
     )
+    if applied:
+        tell_second_effect(unit, saga, step, direction)
     forward.unstick(unit, saga, f"step {step.step_id} is no longer in doubt")
 
 
