@@ -13,6 +13,7 @@ from ledger.backoff import LOOKS, look_delay_s
 from ledger.outcomes import Applied, Done, Failed, NotApplied, Sighting, StillUnknown
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
+from ledger.services.asking import key_for
 from ledger.services.attempts import settle_attempts_in_doubt
 from ledger.services.reconciling import hold_for_operator, may_send_again, plan, send_again
 from ledger.services.settling import settle
@@ -25,9 +26,10 @@ from ledger.tools.contract import Tool
 NEGATIVES = 2
 
 
+# By the key and not by the place among the choices: a version before had that place too.
 _TRIES = """
 SELECT state, late FROM ledger_attempt
-WHERE step_id = %s AND direction = %s AND alternative = %s ORDER BY fence
+WHERE step_id = %s AND direction = %s AND idempotency_key = %s ORDER BY fence
 """
 # Once it is known, no other look of this direction counts: neither one that waits nor one out.
 _DROP_LOOKS = """
@@ -48,7 +50,7 @@ def is_open(step: StepRow, direction: Direction) -> bool:
         return step.state == StepState.UNKNOWN
     if step.state != StepState.COMPENSATING:
         return False
-    tries = storage.rows(_TRIES, [step.id, direction, step.alternative])
+    tries = storage.rows(_TRIES, [step.id, direction, key_for(step, direction)])
     return (
         bool(tries)
         and tries[-1].state == "unknown"
@@ -61,7 +63,7 @@ def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, too
     direction = Direction(message.direction)
     if not is_open(step, direction):
         return True
-    tries = storage.rows(_TRIES, [step.id, direction, step.alternative])
+    tries = storage.rows(_TRIES, [step.id, direction, key_for(step, direction)])
     doubts = [row for row in tries if row.state == "unknown"]
     late = [row.late for row in doubts if row.late]
     applied = [evidence for evidence in late if evidence["outcome"] == "done"]
@@ -145,8 +147,8 @@ def _negatives(
         "SELECT extract(epoch FROM max(started_at) + %s * interval '1 second' - %s)::float8 "
         "AS then_s, extract(epoch FROM max(started_at) + %s * interval '1 second' "
         "- clock_timestamp())::float8 AS now_s FROM ledger_attempt "
-        "WHERE step_id = %s AND direction = %s AND alternative = %s",
-        [tool.settle_s, began_at, tool.settle_s, step.id, direction, step.alternative],
+        "WHERE step_id = %s AND direction = %s AND idempotency_key = %s",
+        [tool.settle_s, began_at, tool.settle_s, step.id, direction, key_for(step, direction)],
     )
     counts = found.then_s is None or found.then_s <= 0
     return _Negatives(before + counts, max(found.now_s or 0.0, 0.0))
@@ -196,8 +198,8 @@ def _how(how: str, applied: bool) -> str:
 def _rounds(step: StepRow, direction: Direction) -> int:
     found = storage.row(
         "SELECT coalesce(max(round), 0) AS round FROM ledger_attempt "
-        "WHERE step_id = %s AND direction = %s AND alternative = %s",
-        [step.id, direction, step.alternative],
+        "WHERE step_id = %s AND direction = %s AND idempotency_key = %s",
+        [step.id, direction, key_for(step, direction)],
     )
     return int(found.round) if found else 0
 
