@@ -22,8 +22,9 @@ EXPONENT_FROM = 1e21
 # What no Postgres text or jsonb value can hold.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 MAX_STORED_DEPTH = 100
-# Characters of one fact of an entry: enough for any honest args or result to stay whole.
-MAX_FACT = 100_000
+# Characters of one fact of an entry, and of a stored result: both are cut in the same way, and any
+# honest one stays whole.
+MAX_FACT = 200_000
 
 
 class _Repeated(dict[str, Any]):
@@ -150,7 +151,7 @@ def _visible(text: str) -> str:
     return UNSTORABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
-def storable(value: Any, *, max_chars: int = 200_000) -> tuple[str, bool]:
+def storable(value: Any, *, max_chars: int = MAX_FACT) -> tuple[str, bool]:
     """JSON text of anything a target answered, and whether something had to be changed.
 
     NUL and lone surrogates become visible escapes, NaN and infinities strings, values that

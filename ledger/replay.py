@@ -13,6 +13,33 @@ from typing import Any
 from ledger import keys
 from ledger.chain import FIRST, entry_hash
 
+# What an entry that freezes a step tells of it, beside its arguments: column and fact. Entries of
+# earlier releases tell less.
+_NAMED = {
+    "tool": "tool",
+    "tool_version_id": "tool_digest",
+    "idempotency_key": "idempotency_key",
+    "tier": "tier",
+}
+
+
+_ONCE_MAX_FACT = 100_000
+
+
+def is_told(stored: Any, told: Any) -> bool:
+    """Whether a step's stored result is the one that its entry tells.
+
+    Compared as JSON: true is not 1. Earlier releases cut an answer of over 100,000 characters
+    once more for its entry.
+    """
+    if _json(stored) == _json(told):
+        return True
+    return keys.storable(stored, max_chars=_ONCE_MAX_FACT)[0] == keys.storable(told)[0]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -42,6 +69,7 @@ class Replay:
     proposed_at: dict[str, int] = field(default_factory=dict)
     effects: dict[str, int] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
+    named: dict[str, dict[str, Any]] = field(default_factory=dict)
     decisions: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
     proposed_twice: dict[str, int] = field(default_factory=dict)
 
@@ -116,6 +144,9 @@ def _replay(replay: Replay, entry: Any) -> None:
     if entry.kind in {"step.proposed", "step.revised"} and not payload.get("alternative"):
         replay.digests[entry.step_id] = payload["args_digest"]
         replay.proposed_at[entry.step_id] = entry.seq
+        replay.named[entry.step_id] = {
+            column: payload[fact] for column, fact in _NAMED.items() if fact in payload
+        }
     if entry.kind == "step.committed":
         replay.effects[entry.step_id] = entry.seq
         replay.results[entry.step_id] = payload.get("result")
@@ -147,9 +178,14 @@ def _step_faults(step: Any, replay: Replay) -> Iterator[tuple[int | None, str]]:
         yield proposed_at, "its digest is not the proposed one"
     if step.fingerprint != keys.fingerprint(step.args_text):
         yield proposed_at, "its args do not match their digest"
+    for column, fact in replay.named.get(step.step_id, {}).items():
+        if str(getattr(step, column)) != fact:
+            yield proposed_at, f"its {column.removesuffix('_id')} is not the proposed one"
     if step.executed_seq != effect_at:
         yield effect_at, f"its row has its effect at entry {step.executed_seq}"
-    elif effect_at and json.loads(step.result_text or "null") != replay.results[step.step_id]:
+    elif effect_at and not is_told(
+        json.loads(step.result_text or "null"), replay.results[step.step_id]
+    ):
         yield effect_at, "its result is not the recorded one"
 
 

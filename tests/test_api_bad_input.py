@@ -194,6 +194,7 @@ def test_a_bad_place_in_the_ledger_is_422(agent: Caller, query: str) -> None:
         {"scope": "saga", "value": "not-an-id"},
         {"scope": "saga", "value": "019a0000-0000-7000-8000-000000000000"},
         {"scope": "agent", "value": "nobody of this name"},
+        {"scope": "tool", "value": "no.such.tool"},
         {"reason": ""},
         {"reason": " "},
         {"expires_at": "tomorrow"},

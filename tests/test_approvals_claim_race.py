@@ -124,7 +124,7 @@ def test_a_shift_that_meets_such_an_end_goes_on_and_shows_no_error(
 ) -> None:
     """It is with people, and not set aside as a row that no claim can take."""
     settings.SAGA_SHIFT_LINGER_S = 0.2
-    case = approved(stage, seconds=1.5)
+    case = approved(stage, seconds=4.0)
     old = case.request
     with another(console_env) as other:
         other.execute(BUSY, [f"payment:{REFUND['payment_intent']}", case.step])

@@ -20,12 +20,8 @@ from ledger import keys
 from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Saga
-from ledger.outcomes import Done, Failed
+from ledger.outcomes import Failed
 from ledger.services import recording
-from ledger.services.closing import abort
-from ledger.services.opening import open_saga
-from ledger.services.proposals import Opening, Proposal
-from ledger.services.proposing import propose
 from ledger.states import StepState
 from ledger.tools.installed import registry
 from tests.approvalcast import Case, claim, person, tools, waiting_alternative, waiting_case
@@ -214,32 +210,6 @@ def test_a_tool_that_was_changed_in_the_table_sticks(ana: Bearer) -> None:
     assert case.row.state == StepState.STUCK
     assert "changed behind the ledger" in case.row.held_why
     assert case.row.attempts == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("args_text = %(text)s, args = %(text)s::jsonb, fingerprint = %(digest)s", "log tells of"),
-        ('result_text = \'{"id": "another"}\'', "result is not the one"),
-    ],
-)
-def test_an_undo_whose_step_was_changed_in_the_table_sticks(change: str, said: str) -> None:
-    caller = waiting_case().agent
-    saga = open_saga(Opening(task_id="undo", name=""), bearer=caller).saga
-    step = propose(saga, Proposal("note", "note.add", {"id": "n1"}), bearer=caller).step
-    case = Case(caller, saga, step)
-    (first,) = claim()
-    recording.record(uuid4(), [recording.Finished(first, Done({"id": "made"}))])
-    abort(saga, "enough", bearer=caller)
-    text = '{"id":"n2"}'
-    with behind_the_ledger() as cursor:
-        cursor.execute(
-            f"UPDATE ledger_step SET {change} WHERE id = %(step)s",
-            {"text": text, "digest": keys.fingerprint(text), "step": step},
-        )
-    assert claim() == []
-    assert case.row.state == StepState.STUCK
-    assert said in case.row.held_why
 
 
 def bump(settings: Any, old: str, new: str) -> None:

@@ -110,6 +110,14 @@ def test_a_wrong_command_says_so_and_asks_for_nothing(env, words, said) -> None:
     assert not Drill.objects.exists()
 
 
+def test_a_tools_file_that_cannot_be_used_is_said_in_a_line(env) -> None:
+    """As where the environment of the console is missing: its secrets are named there."""
+    without = {name: value for name, value in env.items() if name != "CRM_AUTH"}
+    done = manage(without, "crm.customer")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert "the environment variable CRM_AUTH is not set" in done.stderr
+
+
 def test_a_worker_that_is_killed_in_the_middle_leaves_interrupted(yard, env) -> None:
     target = SocketTarget(lambda caller: time.sleep(60))
     yard.write((f'base_url = "{yard.sandbox}"', f'base_url = "{target.url}"'))

@@ -110,6 +110,8 @@ def tell_revised(unit: Unit, step: StepRow, rule: str, **more: Any) -> None:
     variant = step.variant
     facts: dict[str, Any] = {
         "revision": step.revision,
+        "tool": variant.tool,
+        "tool_digest": variant.tool_digest,
         "args": variant.args,
         "args_digest": variant.fingerprint,
         "idempotency_key": key_for(step, Direction.FORWARD),

@@ -28,7 +28,7 @@ from ledger.services.retooling import (
     changed_tool,
     is_left_to_newer,
 )
-from ledger.services.tampering import refuse_tampered, tampered
+from ledger.services.tampering import refuse_tampered, tampered, unsaid
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import SAGA_ENDED, Direction, StepState
@@ -84,7 +84,7 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
     if message.kind == "probe":
         return _look(unit, saga, step, message, tool)
     direction = Direction(message.direction)
-    if why := tampered(step, direction):
+    if why := tampered(step, direction, tool):
         storage.execute(sql.VOID, [message.message])
         refuse_tampered(unit, saga, step, direction, why)
         return None
@@ -138,7 +138,7 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
             return False
     why = gate().recheck(held(saga, step, direction))
     if not why:
-        return True
+        return _is_said(unit, saga, step, message)
     if isinstance(why, NotYet):
         storage.execute(sql.PUT_OFF, [why.seconds, message.message])
         return False
@@ -150,6 +150,16 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
         return False
     hold_again(unit, saga, step, direction, why)
     return False
+
+
+def _is_said(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool:
+    """The rows say that people agreed: whether the log tells of it too."""
+    direction = Direction(message.direction)
+    why = unsaid(step, direction)
+    if why:
+        storage.execute(sql.VOID, [message.message])
+        refuse_tampered(unit, saga, step, direction, why)
+    return not why
 
 
 def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -9,12 +10,13 @@ from uuid import UUID
 from django.db.models import Q
 
 from ledger import errors, storage
-from ledger.models import Agent, Freeze, Saga
+from ledger.models import Agent, Freeze, Saga, ToolVersion
 from ledger.models.fields import ClockTimestamp
 from ledger.reasons import needed
 from ledger.services.forward import resume
 from ledger.services.unit import Unit
 from ledger.states import SagaState
+from ledger.tools.installed import registry
 
 
 @storage.transition
@@ -32,6 +34,8 @@ def freeze(
         _refuse("value", "is needed for every scope but `all`, which takes none")
     if scope == "agent" and not Agent.objects.filter(name=value).exists():
         _refuse("value", f"no agent is named {value!r}")
+    if scope == "tool":
+        _require_tool(value)
     if scope == "saga":
         _pause(value, reason, actor)
     return Freeze.objects.create(
@@ -69,6 +73,16 @@ def active_freezes() -> Any:
     return Freeze.objects.filter(
         Q(expires_at__isnull=True) | Q(expires_at__gt=now), lifted_at__isnull=True
     ).order_by("-id")
+
+
+def _require_tool(key: str) -> None:
+    """A stop with a slip of the pen in it would stop nothing, and say that it did."""
+    known = {tool.key for tool in registry().all()}
+    if key in known or ToolVersion.objects.filter(key=key).exists():
+        return
+    near = difflib.get_close_matches(key, known, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    _refuse("value", f"no tool is named {key!r}{meant}")
 
 
 def _pause(value: str, reason: str, actor: str) -> None:

@@ -17,6 +17,12 @@ from ledger.states import Direction, StepState
 
 # From now on people are asked about it, so whatever looks at a held step looks at this one too.
 _HOLD = "UPDATE ledger_step SET verdict = 'ask' WHERE id = %s AND verdict = 'allow'"
+# An alternative has a verdict of its own, and changes where people may change it.
+_HOLD_ALTERNATIVE = """
+UPDATE ledger_step SET revision = revision + 1, alternatives = jsonb_set(alternatives,
+    ARRAY[(alternative - 1)::text, 'verdict'], '"ask"')
+WHERE id = %s AND alternative > 0 AND state = 'awaiting_approval'
+"""
 
 
 def within_limits(unit: Unit, ready: Sequence[Assignment]) -> list[Assignment]:
@@ -50,7 +56,6 @@ def _stop(unit: Unit, found: Assignment, overrun: Overrun) -> None:
     if overrun.kind == "deny":
         refuse(unit, saga, step, "over_limit", overrun.why)
     else:
-        storage.execute(_HOLD, [step.id])
         hold_again(unit, saga, step, Direction.FORWARD, overrun.why)
 
 
@@ -62,7 +67,22 @@ def hold_again(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, w
         return
     if direction == Direction.FORWARD:
         unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
+        _stay_held(unit, step)
     ask(unit, saga, step, direction, verdict, why=why)
+
+
+def _stay_held(unit: Unit, step: StepRow) -> None:
+    """What was allowed when it was proposed is people's from now on, whatever is tried of it."""
+    if step.variant.verdict == "ask":
+        return
+    if not step.alternative:
+        storage.execute(_HOLD, [step.id])
+        step.verdict = "ask"
+        return
+    unit.flush()
+    storage.execute(_HOLD_ALTERNATIVE, [step.id])
+    step.alternatives[step.alternative - 1]["verdict"] = "ask"
+    step.revision += 1
 
 
 def refuse(unit: Unit, saga: SagaRow, step: StepRow, code: str, why: str) -> None:

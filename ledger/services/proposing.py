@@ -199,6 +199,7 @@ def _insert(
         tool=prepared.tool.key,
         tool_version=prepared.tool.version,
         tool_digest=prepared.tool.digest,
+        tier=prepared.tool.tier.value,
         args=prepared.args,
         args_digest=prepared.fingerprint,
         idempotency_key=prepared.variant.idempotency_key,

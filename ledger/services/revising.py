@@ -39,9 +39,7 @@ def revise(unit: Unit, saga: SagaRow, step_id: UUID, prepared: Prepared) -> Answ
     step = _rewrite(unit, saga, step, tried, prepared, runs)
     verdict = judge(saga, step, Direction.FORWARD, must_ask=WHY)
     _refuse_taken(saga, step, verdict)
-    variant = step.variant
-    named = {"tool": variant.tool, "tool_digest": variant.tool_digest}
-    tell_revised(unit, step, verdict.rule, **named)
+    tell_revised(unit, step, verdict.rule)
     resume(unit, saga)
     if verdict.kind == "deny":
         refuse(unit, saga, step, "denied", denial(verdict))

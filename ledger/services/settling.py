@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -113,7 +114,9 @@ def _no_more(saga: SagaRow, spent: Spent, tool: Tool | None) -> str:
 
 def commit(unit: Unit, saga: SagaRow, step: StepRow, result: Any, *, how: str) -> None:
     """Record the effect, and start what was waiting for it."""
-    step.result_text = keys.storable(result)[0]
+    # Cut once, so that row and entry keep the same.
+    step.result_text, was_cut = keys.storable(result)
+    result = json.loads(step.result_text) if was_cut else result
     step.error = None
     step.held_why = ""
     variant = step.variant
@@ -214,6 +217,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         "error": error,
         "alternative": step.alternative,
         "tool": variant.tool,
+        "tool_digest": variant.tool_digest,
         "args": variant.args,
         "args_digest": variant.fingerprint,
         "idempotency_key": key_for(step, Direction.FORWARD),

@@ -11,20 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger import keys, storage
+from ledger.replay import is_told
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, denial, judge, key_for, tell_revised
 from ledger.services.holding import refuse
 from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Superseded, Unit
-from ledger.states import Direction, SagaState, StepState
+from ledger.states import Direction, SagaState, StepState, Tier
+from ledger.tools.contract import Tool
 
 WHY = "The stored arguments do not match their digest. They were changed behind the ledger."
+NOT_ITS_KEY = "Its key is not that of this step. It was changed behind the ledger."
 NOT_THE_LOGS = (
     "What is stored is not what the log tells of this step. It was changed behind the ledger."
 )
-NOT_THE_RESULT = (
-    "The stored result is not the one that the log tells. It was changed behind the ledger."
+NOT_THE_EFFECT = (
+    "The stored effect is not the one that the log tells. It was changed behind the ledger."
 )
+UNSAID = "The log knows of no yes to this. Its approval was written behind the ledger."
 # What was last said about what this direction of the step runs: the request that people were
 # shown, or else the entry that froze the arguments of this choice of the step.
 _TOLD = """
@@ -40,6 +44,15 @@ ORDER BY seq DESC LIMIT 1
 _EFFECT = """
 SELECT payload FROM ledger_entry
 WHERE saga_id = %(saga)s AND step_id = %(step)s AND seq = %(executed_seq)s
+    AND kind = 'step.committed'
+"""
+# The last word about one request.
+_SAID = """
+SELECT kind, payload FROM ledger_entry
+WHERE saga_id = %(saga)s AND step_id = %(step)s AND CASE WHEN kind IN ('approval.approved',
+        'approval.rejected', 'approval.expired', 'approval.change_requested', 'approval.edited')
+    THEN payload::jsonb ->> 'approval' = %(approval)s ELSE false END
+ORDER BY seq DESC LIMIT 1
 """
 _PUT_BACK = """
 UPDATE ledger_step SET revision = revision + 1,
@@ -56,22 +69,43 @@ WHERE id = %(id)s AND state = 'awaiting_approval'
 """
 
 
-def tampered(step: StepRow, direction: Direction) -> str:
+def tampered(step: StepRow, direction: Direction, tool: Tool) -> str:
     """Why this run of the step is not what it should be; '' when it is.
 
-    Every run is held against its own digest; what people were asked about, and what undoes an
-    effect, against the log too. That a step nobody holds differs from the log, `verify_ledger`
-    tells: this is the hot path.
+    Every run is held against its own digest and key. Against the log: what people were asked
+    about, what cannot be undone, and what undoes an effect. Of all others `verify_ledger` tells:
+    this is the hot path.
     """
     variant = step.variant
     if keys.fingerprint(variant.args_text) != variant.fingerprint:
         return WHY
-    if direction == Direction.FORWARD and variant.verdict == "allow":
+    named = str(step.saga_id), step.step_id, variant.tool, variant.args_text
+    if keys.downstream_key(*named) != variant.idempotency_key:
+        return NOT_ITS_KEY
+    forward = direction == Direction.FORWARD
+    allowed = forward and variant.verdict == "allow"
+    if allowed and variant.tier == tool.tier == Tier.COMPENSATABLE:
         return ""
     told = _told(step, direction)
     if told is None or not _is_what_runs(step, direction, told):
         return NOT_THE_LOGS
-    return "" if direction == Direction.FORWARD or _is_its_result(step) else NOT_THE_RESULT
+    if allowed and (told.was_shown or told.facts.get("verdict", "allow") != "allow"):
+        return NOT_THE_LOGS
+    return "" if forward or _is_its_effect(step) else NOT_THE_EFFECT
+
+
+def unsaid(step: StepRow, direction: Direction) -> str:
+    """Why an approval that the gate finds in order is none; '' when the log tells of that yes."""
+    told = _told(step, direction)
+    if told is None or not told.was_shown:
+        # An undo that nobody was asked about may run, and nothing else.
+        return UNSAID if direction == Direction.FORWARD else ""
+    asked = {"saga": step.saga_id, "step": step.step_id, "approval": told.facts["approval"]}
+    said = storage.row(_SAID, asked)
+    if said is None or said.kind != "approval.approved":
+        return UNSAID
+    digest = json.loads(said.payload).get("args_digest", step.variant.fingerprint)
+    return "" if digest == step.variant.fingerprint else UNSAID
 
 
 def refuse_tampered(
@@ -105,20 +139,27 @@ def _told(step: StepRow, direction: Direction) -> _Told | None:
 
 def _is_what_runs(step: StepRow, direction: Direction, told: _Told) -> bool:
     variant = step.variant
-    runs = {"args_digest": variant.fingerprint}
+    runs = {
+        "args_digest": variant.fingerprint,
+        "tool": variant.tool,
+        "tool_digest": variant.tool_digest,
+    }
     if told.was_shown:
-        runs |= {
-            "tool": variant.tool,
-            "tool_digest": variant.tool_digest,
-            "idempotency_key": key_for(step, direction),
-        }
-    return all(told.facts.get(name) == value for name, value in runs.items())
+        runs["idempotency_key"] = key_for(step, direction)
+    # Entries of earlier releases say less.
+    return all(told.facts.get(name, value) == value for name, value in runs.items())
 
 
-def _is_its_result(step: StepRow) -> bool:
+def _is_its_effect(step: StepRow) -> bool:
     asked = {"saga": step.saga_id, "step": step.step_id, "executed_seq": step.executed_seq}
     effect = storage.row(_EFFECT, asked)
-    return effect is not None and json.loads(effect.payload).get("result") == step.result
+    if effect is None:
+        return False
+    facts, variant = json.loads(effect.payload), step.variant
+    ran = {"tool": variant.tool, "idempotency_key": variant.idempotency_key}
+    if any(facts.get(name, value) != value for name, value in ran.items()):
+        return False
+    return is_told(step.result, facts.get("result"))
 
 
 def _to_put_back(step: StepRow, direction: Direction) -> str | None:

@@ -16,6 +16,7 @@ from ledger.legs import DrillState
 from ledger.masking import redact
 from ledger.queries import drills
 from ledger.services import drilling
+from ledger.tools.faults import InvalidTools
 from ledger.tools.installed import registry
 from ledger.tools.sandbox import undo_of
 
@@ -43,6 +44,10 @@ class Command(BaseCommand):
             raise CommandError("Name one tool, or say --all.")
         if options["all"] and options["given"]:
             raise CommandError("--args are for one tool.")
+        try:
+            registry()
+        except InvalidTools as error:
+            raise CommandError(f"SAGA_TOOLS cannot be used here:\n{error}") from None
         wanted = self._drillable() if options["all"] else [options["tool"]]
         states = [self._drill(key, options) for key in wanted]
         if any(state is not DrillState.WORKED for state in states):
