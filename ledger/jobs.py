@@ -6,7 +6,7 @@ import logging
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, close_old_connections
+from django.db import close_old_connections
 
 from ledger import faultpoints
 from ledger.services import shifts
@@ -30,9 +30,10 @@ def failed(job: Any, *_: Any) -> None:
 
     What a dead shift left behind is found by its leases in Postgres (design rule 5.3).
     """
-    close_old_connections()
     try:
+        close_old_connections()
         shifts.ignore(UUID(job.args[0]))
-    except DatabaseError:
-        # RQ would write this error over the one that it has to tell.
+    except Exception:
+        # Whatever it is (arguments that are no shift's, a database that is away): RQ would write
+        # this error over the one that it has to tell.
         logger.exception("the failure of job %s was not counted", job.id)

@@ -47,7 +47,7 @@ def write(line):
 
 @tool("{key}", title="Book a sum", version="{version}", tier="{tier}", blast_radius="low",
     args={schema!r}, result={result!r}, retries={retries}, settle_s={settle_s},
-    timeout_s={timeout_s})
+    timeout_s={timeout_s}, downstream_idempotent={dedupes}, idempotent_for_s={dedupes_for_s})
 class Book:
     def execute(self, call):
         time.sleep(call.args.get("takes_s", 0))
@@ -104,6 +104,8 @@ class Till:
         told |= {
             "timeout_s": 10.0,
             "settle_s": 0.0,
+            "dedupes": False,
+            "dedupes_for_s": 0.0,
             "version": version,
             "remark": remark,
             "book": str(self.book),

@@ -208,7 +208,7 @@ GUARDS = [
     ),
     Guard(
         "Evidence: the key of what a late answer proves is spent",
-        "ledger/services/evidence.py",
+        "ledger/services/testimony.py",
         'spend_key(step, direction, late.result, how="late answer")',
         "pass",
         "tests/test_operating_late.py",

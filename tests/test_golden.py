@@ -165,11 +165,12 @@ def downstream(step: Step, tool: str, args_text: str) -> str:
 def keys_of(attempt: Attempt) -> set[str]:
     """The key of what was tried: of the choice, as it is now or as it was before an edit."""
     step, index = attempt.step, attempt.alternative
-    if index:
-        own = [step.alternatives[index - 1]["idempotency_key"]]
-    else:
-        own = [downstream(step, was["tool"], was["args_text"]) for was in step.former]
+    before = [was for was in step.former if was["alternative"] == index]
+    own = [downstream(step, was["tool"], was["args_text"]) for was in before]
+    if index == 0:
         own.append(step.idempotency_key)
+    elif index <= len(step.alternatives):
+        own.append(step.alternatives[index - 1]["idempotency_key"])
     return {keys.direction_key(one, Direction(attempt.direction), index) for one in own}
 
 

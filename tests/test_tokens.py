@@ -17,6 +17,7 @@ from ledger.models import Agent, Token
 from ledger.services import tokens
 from saga_console.demo import people
 from tests.apicast import Caller, problem_type
+from tests.approvalcast import in_threads
 
 pytestmark = pytest.mark.django_db
 
@@ -85,6 +86,45 @@ def test_a_renewal_that_is_refused_takes_nothing_away() -> None:
     with pytest.raises(CommandError):
         run("agent_token", "refunder", "--renew", "--owner", "nobody")
     assert tokens.bearer(raw).agent_name == "refunder"
+
+
+def test_a_renewal_keeps_what_the_token_was_good_for() -> None:
+    run("agent_token", "billing", "--tools", "note.*", "crm.read")
+    for _ in range(2):
+        renewed = tokens.bearer(run("agent_token", "billing", "--renew").strip())
+        assert renewed.tools == ("note.*", "crm.read")
+    run("agent_token", "billing", "--revoke")
+    assert tokens.bearer(run("agent_token", "billing", "--renew").strip()).tools == renewed.tools
+    wider = run("agent_token", "billing", "--renew", "--tools", "*").strip()
+    assert tokens.bearer(wider).tools == ("*",)
+    assert tokens.bearer(run("agent_token", "new", "--renew").strip()).tools == ()
+
+
+def test_a_renewal_of_tokens_that_differ_must_say_for_what() -> None:
+    narrow = run("agent_token", "billing", "--tools", "note.*").strip()
+    wide = run("agent_token", "billing").strip()
+    with pytest.raises(CommandError, match=r"differ.*--tools"):
+        run("agent_token", "billing", "--renew")
+    assert [tokens.bearer(raw).tools for raw in (narrow, wide)] == [("note.*",), ()]
+    run("agent_token", "billing", "--renew", "--tools", "note.*")
+    for raw in (narrow, wide):
+        with pytest.raises(Unauthorized):
+            tokens.bearer(raw)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_renewals_at_once_one_token_stays_live() -> None:
+    """The last one revokes those before it, and none of them looks away from another."""
+    tokens.issue_agent_token("billing")
+    person = tokens.seat_operator("ana", group="oncall")
+    for whose, renew in (
+        ({"agent__name": "billing"}, lambda: tokens.issue_agent_token("billing", renew=True)),
+        ({"user": person}, lambda: tokens.issue_operator_token(person, renew=True)),
+    ):
+        made = in_threads([renew] * 6)
+        assert len({str(raw) for raw in made}) == 6
+        live = Token.objects.filter(**whose, revoked_at__isnull=True)
+        assert live.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)

@@ -62,7 +62,7 @@ def _tool_of(payload: Mapping[str, Any], saga: UUID, step_id: str) -> tuple[str,
         return "", ""
     # The args of an alternative are those of another tool, which its snapshot names.
     chosen = payload.get("alternative", step.alternative)
-    if chosen:
+    if 0 < chosen <= len(step.alternatives):
         other = step.alternatives[chosen - 1]
         return other["tool"], other.get("tool_digest", "")
     return step.tool, step.tool_version_id

@@ -1,11 +1,15 @@
-"""Whether a step's next choice may still be tried."""
+"""A step's other choices: judged with the step, and whether the next may still be tried."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
 from ledger import keys, storage
 from ledger.models.fields import uuid7
-from ledger.rows import SagaRow, StepRow
-from ledger.services.asking import judge
+from ledger.rows import SagaRow, StepRow, Variant
+from ledger.services.asking import judge, judge_variant
 from ledger.services.proposing_sql import (
     ALONE_WITH_SKELETON,
     CLAIM_EFFECT,
@@ -14,6 +18,28 @@ from ledger.services.proposing_sql import (
     TWIN,
 )
 from ledger.states import Direction
+
+
+def judged(
+    saga: SagaRow, step: Mapping[str, Any], others: Iterable[Variant], must_ask: str
+) -> list[Variant]:
+    """Each with the gate's verdict, taken when it is sent; `step` as `StepRow.view` has it."""
+    found = []
+    for other in others:
+        why = must_ask or _twin_of(saga, step["step_id"], other)
+        verdict = judge_variant(saga, step, other, Direction.FORWARD, must_ask=why)
+        found.append(replace(other, verdict=verdict.kind))
+    return found
+
+
+def _twin_of(saga: SagaRow, step_id: str, other: Variant) -> str:
+    """Why people are asked about an alternative that another step of its saga has done, or ''."""
+    if other.effect_key:
+        return ""
+    named = {"saga": saga.id, "step_id": step_id}
+    told = {"tool": other.tool, "fingerprint": other.fingerprint}
+    twin = storage.row(TWIN, named | told)
+    return f"It looks like a duplicate of step {twin.step_id!r} ({twin.state})." if twin else ""
 
 
 def alternative_denied(saga: SagaRow, step: StepRow) -> str:

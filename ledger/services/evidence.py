@@ -7,79 +7,36 @@ that contradicts what is settled is shown to a person, because nothing else can 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ledger import storage
-from ledger.gate import Leaving, gate
+from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
-from ledger.services.asking import key_for
-from ledger.services.attempts import settle_attempts_in_doubt, spend_key
+from ledger.services.attempts import settle_attempts_in_doubt
 from ledger.services.looking import is_open
 from ledger.services.reconciling import hold_for_operator
 from ledger.services.settling import commit, undone
-from ledger.services.tooling import recorded_tool
+from ledger.services.testimony import (
+    LateDone,
+    believe,
+    contradict,
+    is_about,
+    late_done,
+    tell_second_effect,
+)
 from ledger.services.unit import Unit
 from ledger.states import STEP_FINISHED, Direction, RecordState, StepState
 
 _WILL_RUN = frozenset(
     {StepState.QUEUED, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED, StepState.STUCK}
 )
-_DONE = """
-SELECT alternative, idempotency_key, late FROM ledger_attempt
-WHERE step_id = %s AND direction = %s AND late ->> 'outcome' = 'done' ORDER BY fence DESC LIMIT 1
-"""
 _IN_FLIGHT = "SELECT 1 FROM ledger_attempt WHERE step_id = %s AND state = 'started' LIMIT 1"
-_DONE_LATER = """
-SELECT 1 FROM ledger_attempt
-WHERE step_id = %s AND direction = %s AND state = 'done' AND fence > %s LIMIT 1
-"""
 # Messages that the evidence has answered.
 _DROP = """
 UPDATE ledger_outboxmessage SET taken_at = coalesce(taken_at, clock_timestamp()),
     lease_until = NULL
 WHERE step_id = %s AND taken_at IS NULL
 """
-
-
-@dataclass(frozen=True, slots=True)
-class LateDone:
-    """What an attempt said after its time: which choice of the step, and its result."""
-
-    alternative: int
-    idempotency_key: str
-    result: Any
-
-
-def late_done(step: StepRow, direction: Direction) -> LateDone | None:
-    """The newest late "done" about this direction of a step, if there is one."""
-    found = storage.row(_DONE, [step.id, direction])
-    if found is None:
-        return None
-    return LateDone(found.alternative, found.idempotency_key, found.late.get("result"))
-
-
-def is_about(step: StepRow, direction: Direction, late: LateDone) -> bool:
-    """Whether it speaks of one of the step's present choices, not of a version since edited."""
-    was = step.alternative
-    step.alternative = late.alternative
-    same = key_for(step, direction) == late.idempotency_key
-    step.alternative = was
-    return same
-
-
-def believe(saga: SagaRow, step: StepRow, direction: Direction, late: LateDone) -> None:
-    """It has happened by this choice of the step: the key is spent, and limits count it.
-
-    Somebody may have settled before that it had not, and what it took was given back.
-    """
-    if direction == Direction.FORWARD:
-        step.alternative = late.alternative
-    spend_key(step, direction, late.result, how="late answer")
-    if direction == Direction.FORWARD:
-        variant = step.variant
-        ran = Leaving(step.id, variant.tool, saga.agent, variant.args, late.idempotency_key)
-        gate().count([ran])
 
 
 def heed(
@@ -102,12 +59,21 @@ def heed(
             settle_attempts_in_doubt(step.id, direction, RecordState.EXECUTED)
             undone(unit, saga, step, direction, late.result, how="late answer")
     elif step.state == StepState.COMMITTED and step.residue:
-        _contradict(unit, saga, step, f"A late answer says that its {direction} happened.")
+        contradict(unit, saga, step, f"A late answer says that its {direction} happened.")
+    elif step.state in {StepState.COMPENSATED, StepState.CORRECTED}:
+        _tell(unit, saga, step, direction, attempt)
+
+
+def _tell(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, attempt: Any) -> None:
+    """Another attempt may have ended in this very batch: it is written before it is looked for."""
+    unit.flush()
+    key, fence = attempt.idempotency_key, attempt.fence
+    tell_second_effect(unit, saga, step, direction, key=key, fence=fence)
 
 
 def _heed_effect(unit: Unit, saga: SagaRow, step: StepRow, attempt: Any, late: LateDone) -> None:
     if step.executed_seq is not None:
-        _heed_second_effect(unit, saga, step, attempt)
+        _tell(unit, saga, step, Direction.FORWARD, attempt)
     elif step.state in _WILL_RUN:
         _keep_from_running(unit, saga, step, late)
     elif step.state in STEP_FINISHED:
@@ -117,25 +83,7 @@ def _heed_effect(unit: Unit, saga: SagaRow, step: StepRow, attempt: Any, late: L
             step.alternative = gave_up_at
         step.residue = True
         why = "A late answer says that it happened, after it was settled that it had not."
-        _contradict(unit, saga, step, f"{why} Nobody undoes it: look at the target.")
-
-
-def _heed_second_effect(unit: Unit, saga: SagaRow, step: StepRow, attempt: Any) -> None:
-    """Two attempts say "done": at a target that does not dedupe, that is two effects."""
-    tool = recorded_tool(step.variant)
-    if tool is not None and tool.downstream_idempotent:
-        return
-    if storage.row(_DONE_LATER, [step.id, Direction.FORWARD, attempt.fence]) is not None:
-        why = "Two of its attempts say that they were carried out. Look at the target for both."
-        _contradict(unit, saga, step, why)
-
-
-def _contradict(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
-    """Nothing can be settled by this: it is shown until a person has seen to it."""
-    if step.state in STEP_FINISHED:
-        step.held_why = why
-    step.dirty = True
-    unit.entry(saga, "step.contradicted", step, why=why)
+        contradict(unit, saga, step, f"{why} Nobody undoes it: look at the target.")
 
 
 def _keep_from_running(unit: Unit, saga: SagaRow, step: StepRow, late: LateDone) -> None:

@@ -13,9 +13,11 @@ from ledger.backoff import LOOKS, look_delay_s
 from ledger.outcomes import Applied, Done, Failed, NotApplied, Sighting, StillUnknown
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
+from ledger.services.asking import key_for
 from ledger.services.attempts import settle_attempts_in_doubt
 from ledger.services.reconciling import hold_for_operator, may_send_again, plan, send_again
 from ledger.services.settling import settle
+from ledger.services.testimony import heard_instead, tell_second_effect
 from ledger.services.unit import Unit
 from ledger.states import Direction, RecordState, StepState
 from ledger.tools.contract import Tool
@@ -24,9 +26,10 @@ from ledger.tools.contract import Tool
 NEGATIVES = 2
 
 
+# By the key and not by the place among the choices: a version before had that place too.
 _TRIES = """
 SELECT state, late FROM ledger_attempt
-WHERE step_id = %s AND direction = %s AND alternative = %s ORDER BY fence
+WHERE step_id = %s AND direction = %s AND idempotency_key = %s ORDER BY fence
 """
 # Once it is known, no other look of this direction counts: neither one that waits nor one out.
 _DROP_LOOKS = """
@@ -47,7 +50,7 @@ def is_open(step: StepRow, direction: Direction) -> bool:
         return step.state == StepState.UNKNOWN
     if step.state != StepState.COMPENSATING:
         return False
-    tries = storage.rows(_TRIES, [step.id, direction, step.alternative])
+    tries = storage.rows(_TRIES, [step.id, direction, key_for(step, direction)])
     return (
         bool(tries)
         and tries[-1].state == "unknown"
@@ -60,7 +63,7 @@ def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, too
     direction = Direction(message.direction)
     if not is_open(step, direction):
         return True
-    tries = storage.rows(_TRIES, [step.id, direction, step.alternative])
+    tries = storage.rows(_TRIES, [step.id, direction, key_for(step, direction)])
     doubts = [row for row in tries if row.state == "unknown"]
     late = [row.late for row in doubts if row.late]
     applied = [evidence for evidence in late if evidence["outcome"] == "done"]
@@ -144,8 +147,8 @@ def _negatives(
         "SELECT extract(epoch FROM max(started_at) + %s * interval '1 second' - %s)::float8 "
         "AS then_s, extract(epoch FROM max(started_at) + %s * interval '1 second' "
         "- clock_timestamp())::float8 AS now_s FROM ledger_attempt "
-        "WHERE step_id = %s AND direction = %s AND alternative = %s",
-        [tool.settle_s, began_at, tool.settle_s, step.id, direction, step.alternative],
+        "WHERE step_id = %s AND direction = %s AND idempotency_key = %s",
+        [tool.settle_s, began_at, tool.settle_s, step.id, direction, key_for(step, direction)],
     )
     counts = found.then_s is None or found.then_s <= 0
     return _Negatives(before + counts, max(found.now_s or 0.0, 0.0))
@@ -161,14 +164,19 @@ def conclude(
     tool: Tool | None,
     how: str,
 ) -> None:
-    """The doubt is over. The attempt in doubt stays recorded as unknown; its record ends."""
+    """The doubt is over. The attempt in doubt stays recorded as unknown; its record ends.
+
+    Nothing was seen, but an attempt has said late that it was carried out: that counts.
+    """
     applied = isinstance(sighting, Applied)
     storage.execute(_DROP_LOOKS, [step.id, direction])
     step.held_why = ""
     step.dirty = True
-    settle_attempts_in_doubt(
-        step.id, direction, RecordState.EXECUTED if applied else RecordState.FAILED
-    )
+    # Its own word spends the key of the choice that happened; those after it did not happen.
+    record = RecordState.EXECUTED if applied else RecordState.FAILED
+    if not applied and (late := heard_instead(saga, step, direction)):
+        sighting, applied, how = Applied(late.result), True, "late answer"
+    settle_attempts_in_doubt(step.id, direction, record)
     outcome = (
         Done(sighting.result)
         if isinstance(sighting, Applied)
@@ -178,6 +186,8 @@ def conclude(
     settle(
         unit, saga, step, direction, outcome, tool=tool, round_no=round_no, how=_how(how, applied)
     )
+    if applied:
+        tell_second_effect(unit, saga, step, direction)
     forward.unstick(unit, saga, f"step {step.step_id} is no longer in doubt")
 
 
@@ -188,8 +198,8 @@ def _how(how: str, applied: bool) -> str:
 def _rounds(step: StepRow, direction: Direction) -> int:
     found = storage.row(
         "SELECT coalesce(max(round), 0) AS round FROM ledger_attempt "
-        "WHERE step_id = %s AND direction = %s AND alternative = %s",
-        [step.id, direction, step.alternative],
+        "WHERE step_id = %s AND direction = %s AND idempotency_key = %s",
+        [step.id, direction, key_for(step, direction)],
     )
     return int(found.round) if found else 0
 

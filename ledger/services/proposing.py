@@ -17,6 +17,7 @@ from ledger.pipeline import Statement
 from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
 from ledger.services import refusals, remembering
+from ledger.services.alternatives import judged
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
 from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.backward import begin
@@ -94,10 +95,9 @@ def propose_in(
             decided = storage.rows(sql.REJECTIONS, _named(saga.id, prepared))
             related |= {row.why: row for row in decided}
         if prior := related.get("same"):
-            if prior.state == StepState.CHANGE_REQUESTED and (
-                prior.fingerprint != prepared.fingerprint
-            ):
-                return revise(unit, saga, prior, prepared)
+            if prior.state == StepState.CHANGE_REQUESTED:
+                if revised := revise(unit, saga, prior.id, prepared):
+                    return revised
             refusals.refuse_edited(prior, prepared)
             return answer_for(unit, saga, prior, prepared)
         _refuse_edited_elsewhere(saga, related, prepared)
@@ -252,22 +252,7 @@ def _judged(
     }
     forward = Direction.FORWARD
     verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=must_ask)
-    alternatives = []
-    for other in prepared.alternatives:
-        why = must_ask or _twin_of(saga, prepared.proposal.step_id, other)
-        judged = judge_variant(saga, view, other, forward, must_ask=why)
-        alternatives.append(replace(other, verdict=judged.kind))
-    return verdict, alternatives
-
-
-def _twin_of(saga: SagaRow, step_id: str, other: Variant) -> str:
-    """Why people are asked about an alternative that another step of its saga has done, or ''."""
-    if other.effect_key:
-        return ""
-    named = {"saga": saga.id, "step_id": step_id}
-    told = {"tool": other.tool, "fingerprint": other.fingerprint}
-    twin = storage.row(sql.TWIN, named | told)
-    return f"It looks like a duplicate of step {twin.step_id!r} ({twin.state})." if twin else ""
+    return verdict, judged(saga, view, prepared.alternatives, must_ask)
 
 
 def _must_ask(prepared: Prepared, duplicate: Any | None, reopened: Any | None) -> str:

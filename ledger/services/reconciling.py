@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledger import storage
 from ledger.rows import SagaRow, StepRow
+from ledger.services.asking import key_for
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState
 from ledger.tools.contract import Tool
@@ -44,8 +45,8 @@ def may_send_again(step: StepRow, direction: Direction, tool: Tool) -> bool:
         return False
     found = storage.row(
         "SELECT min(started_at) > clock_timestamp() - %s * interval '1 second' AS fresh "
-        "FROM ledger_attempt WHERE step_id = %s AND direction = %s AND alternative = %s",
-        [tool.idempotent_for_s, step.id, direction, step.alternative],
+        "FROM ledger_attempt WHERE step_id = %s AND direction = %s AND idempotency_key = %s",
+        [tool.idempotent_for_s, step.id, direction, key_for(step, direction)],
     )
     return bool(found and found.fresh)
 

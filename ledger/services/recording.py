@@ -15,15 +15,17 @@ from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
-from ledger.services.evidence import believe, heed, is_about, late_done
+from ledger.services.evidence import heed
 from ledger.services.looking import is_open, weigh
 from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
+from ledger.services.testimony import heard_instead, tell_second_effect
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, SagaState, StepState
 
 _ATTEMPTS = """
-SELECT id, token, fence, state, late, outcome FROM ledger_attempt WHERE id = ANY(%s::uuid[])
+SELECT id, token, fence, state, late, outcome, idempotency_key
+FROM ledger_attempt WHERE id = ANY(%s::uuid[])
 """
 
 
@@ -77,7 +79,8 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
 
 
 def _is_plain(found: Finished) -> bool:
-    """Done, in a saga that goes forward: what follows needs no more than the claim has read."""
+    """Done at the first try, in a saga that goes forward: what follows needs no more than the
+    claim has read. Of a further try the one before may have said "done" too."""
     assignment = found.assignment
     return (
         isinstance(found.outcome, Done)
@@ -85,6 +88,7 @@ def _is_plain(found: Finished) -> bool:
         and assignment.direction == Direction.FORWARD
         and assignment.rows is not None
         and assignment.rows[0].state == SagaState.RUNNING
+        and assignment.rows[1].attempts == 1
     )
 
 
@@ -181,12 +185,14 @@ def _record_attempt(unit: Unit, found: Finished, attempt: Any) -> None:
         _record_late(unit, found, attempt, outcome)
         return
     how = "attempt"
-    if isinstance(outcome, Failed) and (late := late_done(step, assignment.direction)):
+    saga = unit.sagas[assignment.saga]
+    if isinstance(outcome, Failed) and (late := heard_instead(saga, step, assignment.direction)):
         # The target refused this attempt, and an earlier one has said that it was carried out.
-        if is_about(step, assignment.direction, late):
-            believe(unit.sagas[assignment.saga], step, assignment.direction, late)
-            outcome, how = Done(late.result), "late answer"
+        outcome, how = Done(late.result), "late answer"
     _settle(unit, assignment, outcome, how)
+    if isinstance(outcome, Done) and how == "attempt" and not (forward and step.attempts == 1):
+        key, fence = attempt.idempotency_key, attempt.fence
+        tell_second_effect(unit, saga, step, assignment.direction, key=key, fence=fence)
 
 
 def _settle(unit: Unit, assignment: Assignment, outcome: Outcome, how: str = "attempt") -> None:

@@ -15,6 +15,7 @@ from ledger.services.backward import advance, ask_or_send, begin
 from ledger.services.cases import Case
 from ledger.services.looking import conclude
 from ledger.services.settling import ask_again, commit, fail, undone
+from ledger.services.testimony import heard_instead, unseen
 from ledger.services.tooling import Parked, check_result, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import Direction, RecordState, StepState
@@ -79,8 +80,13 @@ def did_not_happen(unit: Unit, case: Case) -> None:
     saga, step = case.saga, case.step
     settled(step)
     if not case.facts.is_forward:
-        settle_attempts_in_doubt(step.id, case.facts.direction, RecordState.FAILED)
-        _undo_again(unit, saga, step, case.facts.direction)
+        direction = case.facts.direction
+        late = heard_instead(saga, step, direction)
+        settle_attempts_in_doubt(step.id, direction, RecordState.FAILED)
+        if late is None:
+            _undo_again(unit, saga, step, direction)
+        else:
+            undone(unit, saga, step, direction, late.result, how="late answer")
     elif case.trouble == Trouble.DOUBT:
         tool = tool_to_run(step)
         known = None if isinstance(tool, Parked) else tool
@@ -123,6 +129,7 @@ def skip(unit: Unit, case: Case, reason: str) -> None:
     step.residue = True
     gate().close([step.id], f"an operator skipped it: {reason}")
     why = f"an operator skipped the {case.facts.direction}: {reason}"
+    step.held_why = unseen(step)
     unit.move(step, StepState.COMMITTED, "step.residue", why=why)
     unit.free(step)
     forward.unstick(unit, saga, why)

@@ -28,6 +28,7 @@ from ledger.services.alternatives import alternative_denied
 from ledger.services.asking import ask, denial, judge, key_for
 from ledger.services.backward import advance, begin
 from ledger.services.reconciling import hold_for_operator, plan
+from ledger.services.testimony import unseen
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState, Tier
 from ledger.tools.contract import Tool
@@ -292,7 +293,8 @@ def undone(
     corrected = direction == Direction.CORRECT
     state = StepState.CORRECTED if corrected else StepState.COMPENSATED
     step.error = None
-    step.held_why = ""
+    # Undone is one effect. That there may be two stays shown until a person has seen to it.
+    step.held_why = unseen(step) if step.attempts > 1 else ""
     unit.move(step, state, f"step.{state.value}", result=result, how=how)
     unit.free(step)
     go_on(unit, saga, step)

@@ -36,7 +36,7 @@ def cast(crew: list[tuple[str, str]]) -> tuple[str, list[Person]]:
 
 def agent_token(name: str = "demo-agent") -> str:
     """A fresh bearer token for the agent of this name, in place of that of an earlier start."""
-    return _manage("agent_token", name, "--renew")
+    return _manage("agent_token", name, "--renew", "--tools", "*")
 
 
 def operator(name: str, group: str) -> Person:

@@ -20,7 +20,8 @@ class Command(BaseCommand):
             nargs="+",
             default=[],
             metavar="PATTERN",
-            help="tools it may propose, such as 'payments.*'; default: every tool",
+            help="tools it may propose, such as 'payments.*'; default: every tool, or with --renew "
+            "those of the tokens before",
         )
         parser.add_argument("--owner", metavar="USERNAME", help="who answers for the agent")
         parser.add_argument(
