@@ -12,10 +12,12 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals.models import Decision, Delegation, Review
-from ledger.services import tokens
+from ledger.outcomes import Failed
+from ledger.services import proposing, tokens
+from ledger.services.proposals import AlternativeProposal, Proposal
 from tests.apicast import Caller
 from tests.policycast import under
-from tests.stage import PASSWORD, Stage, a_stage, sign_in
+from tests.stage import PASSWORD, REFUND, Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -90,6 +92,20 @@ def test_the_password_of_somebody_else_is_not_yours(stage, browser):
     tokens.seat_operator("oskar", group="oncall", password="another horse battery")
     refused = post(browser, stage, step, "approve", password="another horse battery")
     assert refused.status_code == 403
+
+
+def test_an_alternative_asks_for_the_password_by_its_own_blast_radius(stage, browser):
+    """The first choice, which failed, was small; what would run now is not."""
+    saga = stage.saga()
+    other = AlternativeProposal("payments.refund", REFUND)
+    first = Proposal("pay", "orders.cancel", {"order": "8841"}, alternatives=(other,))
+    step = proposing.propose(saga, first, bearer=stage.agent).step
+    stage.answer(stage.claim(), Failed("404: no such order"))
+    html = page_of(browser, stage, step)
+    assert "high blast radius" in html
+    assert 'name="password"' in html
+    assert post(browser, stage, step, "approve").status_code == 403
+    assert not Decision.objects.exists()
 
 
 @pytest.mark.parametrize(("up_to", "status"), [("high", 200), ("medium", 403), ("none", 403)])

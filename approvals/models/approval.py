@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -123,10 +124,19 @@ class Approval(models.Model):
     @property
     def tier(self) -> Tier:
         """Of the very tool that is asked about: an alternative has its own."""
+        return Tier(self._of_its_tool("tier"))
+
+    @property
+    def blast_radius(self) -> str:
+        """Of the very tool that is asked about, as `tier`."""
+        return str(self._of_its_tool("blast_radius"))
+
+    def _of_its_tool(self, name: str) -> Any:
+        own = getattr(self.step, name)
         if self.tool_digest == self.step.tool_version_id:
-            return Tier(self.step.tier)
-        kept = {one.get("tool_digest"): one["tier"] for one in self.step.alternatives}
-        return Tier(kept.get(self.tool_digest, self.step.tier))
+            return own
+        kept = {one.get("tool_digest"): one[name] for one in self.step.alternatives}
+        return kept.get(self.tool_digest, own)
 
     @property
     def is_final(self) -> bool:

@@ -60,7 +60,7 @@ def _presence_fault(request: Approval, via: Surface, incident: str) -> SagaError
     can_change = request.state_seen_at(now) in {ApprovalState.PENDING, ApprovalState.APPROVED}
     if not can_change or request.used_at is not None:
         return None  # nothing can be decided any more: what became of it is told instead
-    radius = BlastRadius.HIGH.value if incident else request.step.blast_radius
+    radius = BlastRadius.HIGH.value if incident else request.blast_radius
     return absent(radius, via, now)
 
 

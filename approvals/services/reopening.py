@@ -68,7 +68,7 @@ def reopen(
             saga=str(request.saga_id),
             state=request.saga.state,
         )
-    if refusal := entitling.absent(request.step.blast_radius, via, request.now):
+    if refusal := entitling.absent(request.blast_radius, via, request.now):
         raise refusal
     gating.journal(
         request.saga_id,

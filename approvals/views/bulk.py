@@ -83,7 +83,7 @@ def _show(
         (item, rows.get(item.request), _hurdle(answer, item, rows), told.get(item.request))
         for item in items
     ]
-    radii = {row.step.blast_radius for row in found if not _hurdle(answer, row_item(row), rows)}
+    radii = {row.approval.blast_radius for row in found if not _hurdle(answer, row_item(row), rows)}
     context = {
         "answer": answer,
         "verb": _WORDS[answer] if answer else "",

@@ -155,7 +155,7 @@ def page(
         "unroutable": queries_policy.why_unroutable(row.approval) if row.is_open else "",
         "can_break_glass": _can_break_glass(row),
         "needs_password_for_glass": presence.needs_password(request, BlastRadius.HIGH),
-        "needs_password": presence.needs_password(request, row.step.blast_radius),
+        "needs_password": presence.needs_password(request, row.approval.blast_radius),
         "needs_understanding": row.approval.is_final,
         "folded": folded_paths(row.args),
         "can_ask_for_change": forward,

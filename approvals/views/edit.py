@@ -98,7 +98,7 @@ def _reviewed(
         "others": others,
         "groups": ", ".join(need["group"] for need in found.needs),
         "folded": folded_paths(shown),
-        "needs_password": presence.needs_password(request, row.step.blast_radius),
+        "needs_password": presence.needs_password(request, row.approval.blast_radius),
         "needs_understanding": row.approval.is_final,
         "reason": request.POST.get("reason", ""),
         "refusal": refusal,
