@@ -294,10 +294,11 @@ def clock_steps(direction: str, *steps: str) -> Play:
         with workers_with(lane, **fake):
             story = set_out(stage, direction, kind, lambda s: meets(s, direction, "hold"))
             arrives(story, direction)
+            worker = lane.working_on(story.saga)
             for step in steps:
                 clock.write_text(step, encoding="ascii")
                 time.sleep(0.5)
-            stage.struck(lane.working_on(story.saga).kill())
+            stage.struck(worker.kill())
             lane.target.released.set()
             finish(stage, story, direction)
 
