@@ -6,6 +6,7 @@ The tool's target is a file of lines, one an effect: what happened is read from 
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,6 +125,9 @@ class Till:
 
     def _start_anew(self) -> None:
         sys.modules.pop(f"{APP}.tools", None)
+        # Two releases of one second and one size look the same to whoever kept the bytecode.
+        for kept in self.folder.rglob("__pycache__"):
+            shutil.rmtree(kept)
         importlib.invalidate_caches()
         registry.cache_clear()
 
