@@ -21,16 +21,14 @@ _NAMED = {
     "idempotency_key": "idempotency_key",
     "tier": "tier",
 }
-
-
+# At which earlier releases cut a fact once more than the row.
 _ONCE_MAX_FACT = 100_000
 
 
 def is_told(stored: Any, told: Any) -> bool:
     """Whether a step's stored result is the one that its entry tells.
 
-    Compared as JSON: true is not 1. Earlier releases cut an answer of over 100,000 characters
-    once more for its entry.
+    Compared as JSON: true is not 1.
     """
     if _json(stored) == _json(told):
         return True

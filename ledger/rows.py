@@ -146,8 +146,12 @@ class StepRow:
     @property
     def variant(self) -> Variant:
         """What this step runs now."""
-        if self.alternative:
-            return Variant(index=self.alternative, **self.alternatives[self.alternative - 1])
+        return self.choice(self.alternative)
+
+    def choice(self, index: int) -> Variant:
+        """One of the things that it may run: what was proposed (0), or an alternative (from 1)."""
+        if index:
+            return Variant(index=index, **self.alternatives[index - 1])
         return Variant(
             index=0,
             tool=self.tool,
@@ -162,6 +166,16 @@ class StepRow:
             verdict=self.verdict,
             effect_key=self.effect_key,
         )
+
+    def former(self, old: Variant) -> dict[str, Any]:
+        """As the step's `former` keeps a version that is no more, to be recognised by."""
+        return {
+            "revision": self.revision,
+            "alternative": old.index,
+            "tool": old.tool,
+            "args_text": old.args_text,
+            "fingerprint": old.fingerprint,
+        }
 
     def view(self) -> dict[str, Any]:
         """What tools and policies may see of a step."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -204,3 +205,26 @@ def waiting_alternative(approver: Bearer) -> Case:
     recording.record(uuid4(), [recording.Finished(first, Failed("no", retryable=False))])
     assert case.row.alternative == 1
     return case
+
+
+FORGEABLE = ("ledger_step", "ledger_saga", "approvals_approval", "approvals_decision")
+
+
+@contextmanager
+def behind_the_ledger() -> Iterator[Any]:
+    """As the owner of the tables may: while the triggers sleep, but for those of TRUNCATE."""
+    find = (
+        "SELECT format('ALTER TABLE %%s %%%%s TRIGGER %%I', tgrelid::regclass, tgname) "
+        "FROM pg_trigger WHERE tgrelid = ANY(%s::regclass[]) AND NOT tgisinternal "
+        "AND tgname NOT LIKE '%%\\_no\\_truncate'"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(find, [list(FORGEABLE)])
+        switches = [row[0] for row in cursor.fetchall()]
+        for switch in switches:
+            cursor.execute(switch % "DISABLE")
+        try:
+            yield cursor
+        finally:
+            for switch in switches:
+                cursor.execute(switch % "ENABLE")

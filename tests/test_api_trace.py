@@ -3,112 +3,44 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from approvals.models import Approval
 from approvals.services import deciding
 from approvals.services.expiring import UNANSWERED
 from ledger import storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
-from ledger.models import Agent, Step
+from ledger.models import Step
 from ledger.outcomes import Done, Failed
 from ledger.queries import trace
-from ledger.services import claiming, recording, tokens
+from ledger.services import claiming, recording
 from ledger.services.asking import ask
 from ledger.services.closing import abort, complete
 from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.unit import Unit
 from ledger.states import Direction
 from tests.apicast import Caller, operator_in, problem_type
-from tests.approvalcast import person
 from tests.shop import Shop, assert_verifies, broken, customer, states, work, work_saga
+from tests.tracecast import (
+    INCOMPLETE,
+    PASS,
+    ana,
+    answer,
+    approved_refund,
+    check,
+    events,
+    read,
+    refund,
+    request_of,
+    told,
+)
 
+__all__ = ["ana", "check"]
 pytestmark = pytest.mark.django_db(transaction=True)
-Events = list[dict[str, Any]]
-PASS, FAIL, INVALID, INCOMPLETE = 0, 1, 2, 3
-# What agentack shall know of the shop: refunds need a person, and an approval is used once.
-POLICY = """
-version = 1
-[approval]
-require_for = ["payments.refund:forward"]
-max_age_seconds = 60
-"""
-
-
-@pytest.fixture
-def ana() -> Bearer:
-    return person("ana", "approvers")
-
-
-@pytest.fixture
-def check(tmp_path: Path) -> Callable[[Any], tuple[int, str]]:
-    """`agentack check` on a trace (bytes or events): its exit code and what it printed."""
-    policy = tmp_path / "agentack.toml"
-    policy.write_text(POLICY)
-
-    def judge(told: bytes | Events) -> tuple[int, str]:
-        file = tmp_path / f"{uuid4()}.jsonl"
-        raw = told if isinstance(told, bytes) else "\n".join(map(json.dumps, told)).encode()
-        file.write_bytes(raw)
-        command = [sys.executable, "-m", "agentack", "check", str(file), "--policy", str(policy)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    return judge
-
-
-def read(saga: UUID, shop: Shop) -> bytes:
-    """The trace as the saga's own agent gets it."""
-    agent = Agent.objects.get(pk=shop.bearer.agent_id)
-    answer = Caller(tokens.issue_agent_token(agent.name)).get(f"sagas/{saga}/trace.jsonl")
-    assert answer.status_code == 200
-    assert answer.headers["Content-Type"] == "application/jsonl"
-    sent: bytes = answer.getvalue()
-    return sent
-
-
-def events(saga: UUID) -> Events:
-    return [json.loads(line) for line in trace.lines(saga)]
-
-
-def told(saga: UUID) -> list[tuple[str, str]]:
-    """(type, action) of each event, in order."""
-    return [(event["type"], event.get("action_id", "")) for event in events(saga)]
-
-
-def refund(shop: Shop, step_id: str = "refund", amount: int = 100, **more: Any) -> Proposal:
-    args = {"charge": shop.charge(), "amount": amount}
-    return Proposal(step_id, "payments.refund", args, **more)
-
-
-def request_of(saga: UUID, step_id: str = "refund") -> Approval:
-    return Approval.objects.filter(saga_id=saga, step__step_id=step_id).latest("id")
-
-
-def answer(
-    who: Bearer, saga: UUID, verb: Any = deciding.approve, step_id: str = "refund", **more: Any
-) -> None:
-    request = request_of(saga, step_id)
-    verb(who, request.pk, args_digest=request.args_digest, **more)
-
-
-def approved_refund(shop: Shop, ana: Bearer) -> UUID:
-    """A completed saga: a customer, then a refund that a person allowed."""
-    saga = shop.open(customer("customer"), refund(shop))
-    answer(ana, saga)
-    work(lambda: states(saga)["refund"] == "committed")
-    complete(saga, bearer=shop.bearer)
-    work_saga(saga, "completed")
-    return saga
 
 
 def test_an_approved_pivot_passes(shop: Shop, ana: Bearer, check: Any) -> None:
@@ -323,95 +255,6 @@ def test_args_too_long_or_too_deep_for_a_trace_are_told_by_their_digest(
         ]
         assert ran["action"]["parameters"] == {"args_digest": step.fingerprint}
     assert_verifies()
-
-
-# -- tampered copies ---------------------------------------------------------------------
-
-
-def at(found: Events, kind: str) -> int:
-    """Where the refund's event of this type is."""
-    return next(
-        index
-        for index, event in enumerate(found)
-        if event["type"] == kind and event["action_id"].startswith("refund")
-    )
-
-
-def change_args(found: Events) -> None:
-    found[at(found, "action_executed")]["action"]["parameters"]["amount"] = 100_000
-
-
-def change_key(found: Events) -> None:
-    found[at(found, "action_executed")]["action"]["resource"] = "another key"
-
-
-def run_unasked(found: Events) -> None:
-    del found[at(found, "action_executed")]["approval_id"]
-    del found[at(found, "approval_decision")]
-    del found[at(found, "approval_requested")]
-
-
-def run_first(found: Events) -> None:
-    decision, ran = at(found, "approval_decision"), at(found, "action_executed")
-    found[decision], found[ran] = found[ran], found[decision]
-
-
-def run_twice(found: Events) -> None:
-    found.insert(len(found) - 1, found[at(found, "action_executed")])
-
-
-def run_though_denied(found: Events) -> None:
-    found[at(found, "approval_decision")]["decision"] = "deny"
-
-
-def run_late(found: Events) -> None:
-    found[at(found, "approval_decision")]["expires_at"] = "2020-01-01T00:00:00Z"
-
-
-TAMPERINGS = [
-    (change_args, FAIL, "ACK003"),
-    (change_key, FAIL, "ACK003"),
-    (run_unasked, FAIL, "ACK001"),
-    (run_first, FAIL, "ACK006"),
-    (run_twice, FAIL, "ACK004"),
-    (run_though_denied, FAIL, "ACK002"),
-    (run_late, FAIL, "ACK005"),
-    (lambda found: found.pop(at(found, "approval_decision")), INCOMPLETE, "ACK009"),
-    (lambda found: found.pop(), INCOMPLETE, "ACK009"),
-]
-
-
-def test_every_tampered_copy_is_found_out(shop: Shop, ana: Bearer, check: Any) -> None:
-    original = events(approved_refund(shop, ana))
-    for tamper, code, rule in TAMPERINGS:
-        found = json.loads(json.dumps(original))
-        tamper(found)
-        judged, said = check(found)
-        assert (judged, rule in said) == (code, True), (tamper, said)
-
-
-@pytest.mark.by_hand
-def test_what_the_ledger_says_ran_is_what_the_trace_says(shop: Shop, ana: Bearer) -> None:
-    """Not a copy of the proposal: an intent that differs is told as it was written."""
-    saga = shop.open(refund(shop))
-    answer(ana, saga)
-    unit_facts = {"direction": "forward", "tool": "payments.refund", "args": {"amount": 7}}
-    text = json.dumps(unit_facts | {"args_digest": "-", "idempotency_key": "k"})
-
-    @storage.transition
-    def forge() -> None:
-        unit = Unit("intruder")
-        unit.lock([saga])
-        unit.entry(unit.sagas[saga], "attempt.started", "refund", **json.loads(text))
-        unit.flush()
-
-    forge()
-    (ran,) = [event for event in events(saga) if event["type"] == "action_executed"]
-    assert ran["action"]["resource"] == "k"
-    assert ran["action"]["parameters"] == {"args_digest": "-"}
-
-
-# -- the door ----------------------------------------------------------------------------
 
 
 def test_an_agent_reads_its_own_traces_and_people_read_all(

@@ -15,7 +15,7 @@ from ledger.services.closing import complete
 from tests.approvalcast import person
 from tests.policycast import under
 from tests.shop import Shop, assert_verifies, states, work, work_saga
-from tests.test_api_trace import PASS, ana, answer, check, events, read, refund, request_of
+from tests.tracecast import PASS, ana, answer, check, events, read, refund, request_of
 
 __all__ = ["ana", "check"]
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,7 +22,15 @@ from ledger.outcomes import Failed
 from ledger.services import recording
 from ledger.states import StepState
 from ledger.tools.installed import registry
-from tests.approvalcast import Case, claim, person, tools, waiting_alternative, waiting_case
+from tests.approvalcast import (
+    Case,
+    behind_the_ledger,
+    claim,
+    person,
+    tools,
+    waiting_alternative,
+    waiting_case,
+)
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
@@ -95,26 +101,6 @@ def test_a_new_yes_to_the_new_request_runs_it(ana: Bearer) -> None:
     assert claim() == []
     approve(person("ben", "approvers"), case)
     assert [found.step for found in claim()] == [case.step]
-
-
-GUARDS = {
-    "ledger_step_frozen": "ledger_step",
-    "ledger_step_recorded": "ledger_step",
-    "approvals_approval_frozen": "approvals_approval",
-}
-
-
-@contextmanager
-def behind_the_ledger() -> Iterator[Any]:
-    """What only the owner of the tables can do: change rows while the triggers sleep."""
-    with connection.cursor() as cursor:
-        for trigger, table in GUARDS.items():
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {trigger}")
-        try:
-            yield cursor
-        finally:
-            for trigger, table in GUARDS.items():
-                cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER {trigger}")
 
 
 def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:

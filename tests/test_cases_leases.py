@@ -20,9 +20,9 @@ from ledger.services.claiming import claim
 from ledger.services.sweeping import expire_attempt, expired_attempts
 from ledger.shift import ShiftLoop
 from tests.deploys import Till, a_till, booking, step_of
+from tests.doubtcast import due_now
 from tests.running import eventually, manage
 from tests.shop import assert_verifies
-from tests.test_operating_doubt import due_now
 
 __all__ = ["a_till"]
 

@@ -21,8 +21,8 @@ from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from ledger.services.sweeping import expire_attempt, expired_attempts
 from tests.deploys import Till, a_till, booking, state_of, step_of
+from tests.doubtcast import due_now, expire
 from tests.shop import assert_verifies
-from tests.test_operating_doubt import due_now, expire
 
 __all__ = ["a_till"]
 

@@ -5,13 +5,10 @@ The log is the truth: what runs is held against it. And what is honest is never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection
 
 from approvals.models import Decision
 from approvals.services import deciding
@@ -27,12 +24,11 @@ from ledger.services.proposals import AlternativeProposal, Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.recording import Finished, record
 from ledger.services.verifying import verify
-from tests.approvalcast import Case, agent, claim, person, tools, waiting_case
+from tests.approvalcast import Case, agent, behind_the_ledger, claim, person, tools, waiting_case
 from tests.policycast import under
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
-TABLES = ("ledger_step", "ledger_saga", "approvals_approval", "approvals_decision")
 OWED = """
 INSERT INTO ledger_outboxmessage (step_id, kind, direction, saga_fence, tool, agent, saga_id,
     resource, round, negatives, due_at, created_at, parked_why)
@@ -45,26 +41,6 @@ FORGED = '{"amount":999999,"id":"p1"}'
 @pytest.fixture
 def ana() -> Bearer:
     return person("ana", "approvers")
-
-
-@contextmanager
-def behind_the_ledger() -> Iterator[Any]:
-    """As the owner of the tables may: while the triggers sleep, but for those of TRUNCATE."""
-    find = (
-        "SELECT format('ALTER TABLE %%s %%%%s TRIGGER %%I', tgrelid::regclass, tgname) "
-        "FROM pg_trigger WHERE tgrelid = ANY(%s::regclass[]) AND NOT tgisinternal "
-        "AND tgname NOT LIKE '%%\\_no\\_truncate'"
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(find, [list(TABLES)])
-        switches = [row[0] for row in cursor.fetchall()]
-        for switch in switches:
-            cursor.execute(switch % "DISABLE")
-        try:
-            yield cursor
-        finally:
-            for switch in switches:
-                cursor.execute(switch % "ENABLE")
 
 
 def saga() -> tuple[Bearer, UUID]:

@@ -1,70 +1,30 @@
-"""Finding out: when a look counts, how long looking goes on, and what late answers do."""
+"""Finding out: when a look counts, and how long looking goes on."""
 
 from __future__ import annotations
 
 import json
 from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from django.db import Error, connection, transaction
 
 from ledger import errors
-from ledger.actions import Action, Trouble
+from ledger.actions import Trouble
 from ledger.backoff import LOOKS, look_delay_s
-from ledger.models import Attempt, Entry, OutboxMessage, Saga, Step
+from ledger.models import Attempt, Entry, OutboxMessage, Step
 from ledger.models.fields import ClockTimestamp
-from ledger.outcomes import Applied, Failed, NotApplied, StillUnknown, Unknown
+from ledger.outcomes import Applied, NotApplied, StillUnknown
 from ledger.services.cases import cases
-from ledger.services.claiming import Assignment
 from ledger.services.closing import abort
-from ledger.services.operating import Pressed, press, resolve, retry
-from ledger.services.proposals import AlternativeProposal, Proposal
-from ledger.services.proposing import propose
-from ledger.services.sweeping import expire_attempt
+from ledger.services.operating import resolve, retry
 from tests.deploys import Till, a_till, booking, state_of, step_of
+from tests.doubtcast import CUT, ONA, ago, due_now, look, state
 from tests.shop import assert_verifies
 from tests.stage import Stage, a_stage
 
 __all__ = ["a_stage", "a_till"]
-
-ONA = "person:ona"
-CUT = Unknown("the line went dead")
-
-
-def due_now() -> None:
-    """The time is over for which what waits had to wait."""
-    OutboxMessage.objects.filter(taken_at=None).update(due_at=ClockTimestamp())
-
-
-def ago(step: UUID, seconds: float) -> None:
-    """The last intent lies this much further back."""
-    last = Attempt.objects.filter(step=step).latest("fence")
-    Attempt.objects.filter(pk=last.pk).update(
-        started_at=last.started_at - timedelta(seconds=seconds)
-    )
-
-
-def look(stage: Stage | Till, sighting: Any) -> None:
-    """The look that waits is made, and sees this."""
-    due_now()
-    taken = stage.claim()
-    assert [one.attempt for one in taken] == [None]
-    stage.answer(taken, sighting)
-
-
-def looks_of(step: UUID) -> list[Any]:
-    row = Step.objects.get(pk=step)
-    found = Entry.objects.filter(saga_id=row.saga_id, step_id=row.step_id, kind="step.looked")
-    return [json.loads(entry.payload)["saw"] for entry in found.order_by("seq")]
-
-
-def state(step: UUID) -> str:
-    return Step.objects.get(pk=step).state
-
-
-# -- looks ----------------------------------------------------------------------------------
 
 
 def test_looks_double_to_a_minute_and_then_slow_down_to_an_hour() -> None:
@@ -183,9 +143,6 @@ def test_the_question_is_another_one_once_it_was_tried_anew(stage: Stage) -> Non
     assert state(step) == "unknown"
 
 
-# -- the way back -----------------------------------------------------------------------------
-
-
 def test_an_undo_in_doubt_is_looked_for_and_answered(till: Till) -> None:
     """Case I4, C72: an undo in doubt is resolved before the one below it starts."""
     saga = till.open(booking("one"), booking("two", sum=2))
@@ -262,185 +219,3 @@ def test_a_step_that_is_committed_takes_no_second_attempt_by_hand(till: Till) ->
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM ledger_attempt")
         assert cursor.fetchone() == (1,)
-
-
-# -- late answers -----------------------------------------------------------------------------
-
-
-def zombie(till: Till, *, act: bool = True) -> tuple[UUID, list[Assignment], Any]:
-    """A worker that is stopped past its lease; what it would say when it wakes."""
-    saga = till.open(booking("one"))
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call) if act else None
-    expire(taken[0])
-    return saga, taken, outcome
-
-
-def lost_undo(till: Till) -> tuple[UUID, list[Assignment], Any]:
-    """An undo whose answer was cut off after it was carried out; what the answer would say."""
-    saga = till.open(booking("one"))
-    till.work()
-    abort(saga, "no", bearer=till.agent)
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call)
-    till.answer(taken, CUT)
-    return saga, taken, outcome
-
-
-def expire(taken: Assignment) -> None:
-    started = Attempt.objects.get(pk=taken.attempt).started_at
-    Attempt.objects.filter(pk=taken.attempt).update(lease_until=started)
-    assert taken.attempt is not None
-    assert expire_attempt(taken.attempt)
-
-
-def test_a_late_done_keeps_a_step_from_running_once_more(till: Till) -> None:
-    """Cases C06, C08: the stale attempt changes no state; what it says is given to the reconciler,
-    and the run that was to come is not made."""
-    till.release(retries=3)
-    saga, taken, outcome = zombie(till)
-    resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    assert step_of(saga).state == "queued"
-    till.answer(taken, outcome)
-    step = step_of(saga)
-    assert (step.state, step.attempts) == ("committed", 1)
-    due_now()
-    assert till.claim() == []
-    told = json.loads(Entry.objects.get(saga_id=saga, kind="step.committed").payload)
-    assert told["how"] == "late answer"
-    assert till.effects() == 1
-    assert_verifies()
-
-
-def test_a_late_done_counts_when_the_attempt_after_it_is_refused(till: Till) -> None:
-    till.release(retries=3)
-    saga, taken, outcome = zombie(till)
-    resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    due_now()
-    second = till.claim()
-    till.answer(taken, outcome)
-    assert step_of(saga).state == "executing"
-    till.answer(second, Failed("409: booked already"))
-    assert step_of(saga).state == "committed"
-    assert_verifies()
-
-
-def test_two_attempts_that_both_say_done_are_shown_to_a_person(till: Till) -> None:
-    till.release(retries=3)
-    saga, taken, outcome = zombie(till)
-    resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    due_now()
-    till.work()
-    assert till.effects() == 2
-    till.answer(taken, outcome)
-    step = step_of(saga)
-    assert step.state == "committed"
-    assert "Two of its attempts" in step.held_why
-    assert cases([step.pk])[step.pk].trouble == Trouble.CONTRADICTED
-    press(step.pk, Pressed(Action.ACKNOWLEDGE, "took one out", ONA))
-    assert step_of(saga).held_why == ""
-    assert press(step.pk, Pressed(Action.ACKNOWLEDGE, "me too", "person:per")).by == ONA
-    assert_verifies()
-
-
-def test_a_late_done_about_a_step_that_was_given_up_is_residue(till: Till) -> None:
-    saga, taken, outcome = zombie(till)
-    resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    assert (step_of(saga).state, state_of(saga)) == ("failed", "compensated")
-    till.answer(taken, outcome)
-    step = step_of(saga)
-    assert (step.state, step.residue) == ("failed", True)
-    assert "Nobody undoes it" in step.held_why
-    assert [offer.action for offer in cases([step.pk])[step.pk].offers] == [Action.ACKNOWLEDGE]
-    assert_verifies()
-
-
-def test_a_late_done_of_the_first_choice_stops_its_alternative(till: Till) -> None:
-    """Case C73: the alternative was next, and the first choice has happened after all."""
-    saga = till.open()
-    way = AlternativeProposal("till.book", {"sum": 3})
-    first = Proposal("one", "till.book", {"sum": 1}, alternatives=(way,))
-    propose(saga, first, bearer=till.agent)
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call)
-    expire(taken[0])
-    assert step_of(saga).alternative == 0
-    till.work()
-    assert (step_of(saga).state, step_of(saga).alternative) == ("unknown", 0)
-    resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    assert (step_of(saga).state, step_of(saga).alternative) == ("queued", 1)
-    till.answer(taken, outcome)
-    step = step_of(saga)
-    assert (step.state, step.alternative, till.effects()) == ("committed", 0, 1)
-    abort(saga, "undo what happened", bearer=till.agent)
-    till.work()
-    assert till.lines()[-1] == f"compensate {step.idempotency_key[:8]}"
-    assert_verifies()
-
-
-def test_a_late_done_about_a_version_since_edited_is_a_persons_question(till: Till) -> None:
-    till.release(tier="pivot")
-    saga = till.open(booking("pivot"))
-    till.work()
-    till.release()
-    till.propose(saga, "one", sum=1)
-    taken = till.claim()
-    outcome = taken[0].tool.run(taken[0].call)
-    expire(taken[0])
-    step = step_of(saga)
-    resolve(step.pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    assert step_of(saga).state == "stuck"
-    retry(step.pk, reason="two of them", actor=ONA, args={"sum": 2})
-    assert step_of(saga).state == "queued"
-    till.answer(taken, outcome)
-    now = step_of(saga)
-    assert (now.state, state_of(saga)) == ("stuck", "stuck")
-    assert "an earlier version of it happened" in now.held_why
-    assert till.claim() == []
-    assert_verifies()
-
-
-def test_a_late_answer_about_an_undo_settles_it(till: Till) -> None:
-    saga, taken, outcome = lost_undo(till)
-    resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
-    assert step_of(saga).state == "compensating"
-    till.answer(taken, outcome)
-    assert (step_of(saga).state, state_of(saga)) == ("compensated", "compensated")
-    due_now()
-    assert till.claim() == []
-    assert sum(line.startswith("compensate") for line in till.lines()) == 1
-    assert_verifies()
-
-
-def test_a_lease_is_judged_again_under_the_lock(till: Till) -> None:
-    """Case C06: the answer came between the sweep's list and its turn; it stands."""
-    saga = till.open(booking("one"))
-    (taken,) = till.claim()
-    started = Attempt.objects.get(pk=taken.attempt).started_at
-    Attempt.objects.filter(pk=taken.attempt).update(lease_until=started)
-    till.answer([taken], taken.tool.run(taken.call))
-    assert taken.attempt is not None
-    assert not expire_attempt(taken.attempt)
-    assert step_of(saga).state == "committed"
-
-
-def test_leases_that_keep_running_out_end_with_a_person(till: Till, settings: Any) -> None:
-    """Case C10: reclaims are counted apart from failures, and have a limit of their own."""
-    till.release(retries=100)
-    saga = till.open(booking("one"))
-    for _ in range(5):
-        due_now()
-        (taken,) = [one for one in till.claim() if one.attempt]
-        expire(taken)
-        for _ in range(2):
-            due_now()
-            for one in till.claim():
-                if one.attempt is None:
-                    till.answer([one], one.tool.probe(one.call))
-        if state_of(saga) == "stuck":
-            break
-    step = step_of(saga)
-    assert (step.state, state_of(saga), step.reclaims) == ("unknown", "stuck", 5)
-    assert step.attempts == 5
-    assert till.effects() == 0
-    assert Saga.objects.get(pk=saga).retries_used == 4

@@ -12,8 +12,8 @@ from ledger.services.operating import resolve
 from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
 from tests.deploys import Till, a_till, booking, step_of
+from tests.doubtcast import CUT, ONA, due_now, lost_undo, zombie
 from tests.shop import assert_verifies
-from tests.test_operating_doubt import CUT, ONA, due_now, lost_undo, zombie
 
 __all__ = ["a_till"]
 

@@ -17,9 +17,9 @@ from ledger.services.closing import abort
 from ledger.services.operating import Pressed, press, resolve, retry
 from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
-from tests.deploys import Till, a_till, booking, state_of, step_of
+from tests.deploys import Till, a_till, state_of, step_of
+from tests.doubtcast import CUT, ONA, due_now, expire, lost_undo, past_the_pivot, zombie
 from tests.shop import assert_verifies
-from tests.test_operating_doubt import CUT, ONA, due_now, expire, lost_undo, zombie
 
 __all__ = ["a_till"]
 # As workers write them: inside a caller's transaction no outcome is written unread.
@@ -33,6 +33,18 @@ def tried_again(till: Till, saga: UUID) -> list[Assignment]:
     resolve(step_of(saga).pk, "did_not_happen", reason="saw nothing", actor=ONA)
     due_now()
     return till.claim()
+
+
+def cut_with_another_choice(till: Till) -> tuple[UUID, list[Assignment], Any]:
+    """The answer of the first choice was cut off; what it said."""
+    saga = till.open()
+    way = AlternativeProposal("till.book", {"sum": 3})
+    proposal = Proposal("one", "till.book", {"sum": 1}, alternatives=(way,))
+    propose(saga, proposal, bearer=till.agent)
+    first = till.claim()
+    outcome = first[0].tool.run(first[0].call)
+    till.answer(first, CUT)
+    return saga, first, outcome
 
 
 def really(till: Till, taken: list[Assignment]) -> None:
@@ -104,13 +116,7 @@ def test_two_choices_have_two_keys_and_no_target_dedupes_those(
     till: Till, late_first: bool
 ) -> None:
     till.release(dedupes=True, dedupes_for_s=60.0)
-    saga = till.open()
-    way = AlternativeProposal("till.book", {"sum": 3})
-    proposal = Proposal("one", "till.book", {"sum": 1}, alternatives=(way,))
-    propose(saga, proposal, bearer=till.agent)
-    first = till.claim()
-    outcome = first[0].tool.run(first[0].call)
-    till.answer(first, CUT)
+    saga, first, outcome = cut_with_another_choice(till)
     second = tried_again(till, saga)
     assert second[0].call.args == {"sum": 3}
     if late_first:
@@ -123,13 +129,7 @@ def test_two_choices_have_two_keys_and_no_target_dedupes_those(
 
 
 def test_the_late_done_of_a_choice_before_the_one_that_a_look_has_found(till: Till) -> None:
-    saga = till.open()
-    way = AlternativeProposal("till.book", {"sum": 3})
-    proposal = Proposal("one", "till.book", {"sum": 1}, alternatives=(way,))
-    propose(saga, proposal, bearer=till.agent)
-    first = till.claim()
-    outcome = first[0].tool.run(first[0].call)
-    till.answer(first, CUT)
+    saga, first, outcome = cut_with_another_choice(till)
     second = tried_again(till, saga)
     second[0].tool.run(second[0].call)
     till.answer(first, outcome)
@@ -231,10 +231,7 @@ def test_an_undo_that_has_said_done_is_not_made_again_on_a_persons_word(till: Ti
 def test_the_done_of_a_version_before_is_told_whenever_it_came(till: Till) -> None:
     """It came while the next version was out, which was then tried once more: that one's claim
     has read the entry, and still its plain outcome is not written unread."""
-    till.release(tier="pivot")
-    saga = till.open(booking("pivot"))
-    till.work()
-    till.release()
+    saga = past_the_pivot(till)
     till.propose(saga, "one", sum=1)
     first = till.claim()
     outcome = first[0].tool.run(first[0].call)

@@ -1,136 +1,24 @@
-"""Editing and approving on the page: without JavaScript, and in a real Chromium."""
+"""Editing and approving on the page, without JavaScript."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.test import Client
 from django.urls import reverse
-from playwright.sync_api import Page, expect
 
 from approvals.models import Approval, Decision
 from ledger.models import Entry, Step
 from ledger.services import tokens
 from ledger.tools.installed import registry
 from tests.apicast import Caller
-from tests.stage import PASSWORD, TOOLS, Stage, a_stage, sign_in
+from tests.editcast import ARGS, batch, browser, edit_url, late_batch, press
+from tests.stage import PASSWORD, TOOLS, a_stage, sign_in
 
-__all__ = ["a_stage"]
-
-BATCH = """
-[tools."payouts.batch"]
-title = "Pay a batch out"
-version = "1"
-tier = "pivot"
-blast_radius = "high"
-effect_key = "batch:{args.batch}"
-[tools."payouts.batch".args]
-type = "object"
-required = ["batch", "limit", "lines"]
-[tools."payouts.batch".args.properties]
-batch = { type = "string", description = "names the effect" }
-limit = { type = "integer", minimum = 1, description = "in cents" }
-rate = { type = "number" }
-dry_run = { type = "boolean" }
-memo = { type = ["string", "null"] }
-currency = { enum = ["eur", "usd", "chf"] }
-trace = { type = "object", readOnly = true }
-[tools."payouts.batch".args.properties.lines]
-type = "array"
-[tools."payouts.batch".args.properties.lines.items]
-type = "object"
-required = ["to", "cents"]
-properties.to.type = "string"
-properties.cents = { type = "integer", minimum = 1 }
-[tools."payouts.batch".execute]
-method = "POST"
-url = "https://payments.example/v1/batches"
-"""
-ARGS: dict[str, Any] = {
-    "batch": "2026-11-29",
-    "limit": 9_007_199_254_740_991,
-    "rate": 1.25,
-    "dry_run": False,
-    "memo": None,
-    "currency": "eur",
-    "trace": {"source": ["ledger", {"row": 7, "ok": True, "was": None}]},
-    "lines": [{"to": "acct_1", "cents": 120_000}, {"to": "acct_2", "cents": 5}],
-}
-
-
-@pytest.fixture
-def batch(stage: Stage, settings: Any) -> Step:
-    """A batch that waits for an approver."""
-    Path(settings.SAGA_TOOLS).write_text(TOOLS + BATCH, encoding="utf-8")
-    registry.cache_clear()
-    step = stage.propose(stage.saga(), "pay", "payouts.batch", ARGS, "Friday's payouts.")
-    return Step.objects.get(pk=step)
-
-
-@pytest.fixture
-def late_batch(stage: Stage, batch: Step) -> Step:
-    """The same past the saga's pivot, where a no turns nothing back."""
-    stage.decide(batch.pk)
-    stage.work()
-    later = ARGS | {"batch": "2026-11-30"}
-    step = stage.propose(batch.saga_id, "pay-later", "payouts.batch", later)
-    return Step.objects.get(pk=step)
-
-
-@pytest.fixture
-def browser(stage: Stage) -> Client:
-    client = Client()
-    sign_in(client, stage.approver)
-    return client
-
-
-class Fields(HTMLParser):
-    """What a browser without JavaScript would send of a page's forms, pressed buttons aside."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.found: dict[str, list[str]] = {}
-        self._name = ""
-        self._text: list[str] | None = None
-        self.feed(html[html.index("<main") :])
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = {name: value or "" for name, value in attrs}
-        if tag == "input" and "name" in told and told.get("type") != "checkbox":
-            self._keep(told["name"], told.get("value", ""))
-        elif tag in ("textarea", "select"):
-            self._name, self._text = told.get("name", ""), [] if tag == "textarea" else None
-        elif tag == "option" and "selected" in told:
-            self._keep(self._name, told.get("value", ""))
-
-    def handle_data(self, data: str) -> None:
-        if self._text is not None:
-            self._text.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "textarea" and self._text is not None:
-            text = "".join(self._text).removeprefix("\n")
-            self._keep(self._name, text.replace("\n", "\r\n"))
-            self._text = None
-
-    def _keep(self, name: str, value: str) -> None:
-        self.found.setdefault(name, []).append(value)
-
-
-def edit_url(stage: Stage, step: Step) -> str:
-    return reverse("approvals:edit", args=[stage.request(step.pk).pk])
-
-
-def press(browser: Client, url: str, html: str, do: str, **changed: str) -> Any:
-    sent: dict[str, Any] = Fields(html).found | {"do": do} | changed
-    return browser.post(url, sent)
+__all__ = ["a_stage", "batch", "browser", "late_batch"]
 
 
 def test_a_whole_edit_without_javascript(stage, browser, batch):
@@ -367,85 +255,3 @@ def test_a_secret_can_be_written_anew(stage, browser, settings):
     review = press(browser, url, form, "review", **{"v:/password": "better-1"}).content.decode()
     assert press(browser, url, review, "approve", understood="yes").status_code == 302
     assert json.loads(stage.request(step.pk).args_text) == args | {"password": "better-1"}
-
-
-# -- in Chromium --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def seated(
-    stage: Stage, batch: Step, live_server: Any, browser_page: Page, monkeypatch: Any
-) -> Page:
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
-    _ = stage.approver
-    browser_page.goto(live_server.url + edit_url(stage, batch))
-    browser_page.get_by_label("Username").fill("olivia")
-    browser_page.get_by_label("Password").fill(PASSWORD)
-    browser_page.get_by_role("button", name="Sign in").click()
-    return browser_page
-
-
-def part(page: Page, pointer: str) -> Any:
-    return page.locator(f'[id="v:{pointer}"]')
-
-
-@pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
-def test_editing_in_a_browser_changes_only_what_was_changed(stage, seated, batch):
-    part(seated, "/limit").fill("130000")
-    seated.get_by_label("Kind of memo").select_option("text")
-    part(seated, "/memo").fill("two\nlines")
-    part(seated, "/dry_run").select_option("true")
-    seated.get_by_role("button", name="Remove").first.click()
-    expect(part(seated, "/lines/1/to")).to_have_count(0)
-    seated.get_by_role("button", name="Review what would run").click()
-    expect(seated.get_by_role("heading", name="Approve this version")).to_be_visible()
-    seated.get_by_label("I understand that this cannot be undone").check()
-    seated.get_by_role("button", name="Approve this version").dblclick()
-    expect(seated.get_by_text("Approved by olivia.")).to_be_visible()
-    expect(seated.get_by_role("heading", name="Edited by olivia")).to_be_visible()
-    new = stage.request(batch.pk)
-    assert json.loads(new.args_text) == ARGS | {
-        "limit": 130_000,
-        "memo": "two\nlines",
-        "dry_run": True,
-        "lines": [{"to": "acct_2", "cents": 5}],
-    }
-    assert Entry.objects.filter(kind="approval.approved").count() == 1
-    assert Entry.objects.filter(kind="approval.late").count() == 0
-
-
-@pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
-def test_a_double_click_on_approve_is_one_decision(stage, seated, live_server, batch):
-    """Cases B1, B3 and B7."""
-    request = stage.request(batch.pk)
-    seated.goto(live_server.url + reverse("approvals:approval-detail", args=[request.pk]))
-    seated.get_by_label("I understand that this cannot be undone").check()
-    seated.get_by_role("button", name="Approve", exact=True).dblclick()
-    expect(seated.get_by_text("Approved by olivia.")).to_be_visible()
-    expect(seated.get_by_role("alert")).to_have_count(0)
-    assert Decision.objects.count() == 1
-    assert Entry.objects.filter(kind__in=("approval.approved", "approval.late")).count() == 1
-
-
-@pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("width", [390, 768, 1440])
-def test_the_form_and_its_review_fit_every_window(seated, live_server, width):
-    seated.set_viewport_size({"width": width, "height": 900})
-    seated.reload()
-    fits = "document.documentElement.scrollWidth <= window.innerWidth"
-    assert seated.evaluate(fits)
-    shots = os.environ.get("SHOTS")
-    for scheme in ("light", "dark") if shots else ():
-        seated.emulate_media(color_scheme=scheme)
-        seated.screenshot(path=f"{shots}/edit-{scheme}-{width}.png", full_page=True)
-    part(seated, "/limit").fill("130000")
-    part(seated, "/lines/0/cents").fill("1000")
-    seated.get_by_role("button", name="Review what would run").click()
-    expect(seated.get_by_role("heading", name="Approve this version")).to_be_visible()
-    assert seated.evaluate(fits)
-    for scheme in ("light", "dark") if shots else ():
-        seated.emulate_media(color_scheme=scheme)
-        seated.screenshot(path=f"{shots}/review-{scheme}-{width}.png", full_page=True)

@@ -99,9 +99,9 @@ def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -
     )
 
 
-def key_for(step: StepRow, direction: Direction) -> str:
-    """The downstream key of one direction of what the step runs now."""
-    variant = step.variant
+def key_for(step: StepRow, direction: Direction, choice: int | None = None) -> str:
+    """The downstream key of one direction of what the step runs now, or of another choice."""
+    variant = step.variant if choice is None else step.choice(choice)
     return keys.direction_key(variant.idempotency_key, direction, variant.index)
 
 

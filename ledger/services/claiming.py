@@ -83,10 +83,8 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
         return None
     if message.kind == "probe":
         return _look(unit, saga, step, message, tool)
-    direction = Direction(message.direction)
-    if why := tampered(step, direction, tool):
-        storage.execute(sql.VOID, [message.message])
-        refuse_tampered(unit, saga, step, direction, why)
+    if why := tampered(step, Direction(message.direction), tool):
+        _refuse(unit, saga, step, message, why)
         return None
     if not _gate_agrees(unit, saga, step, message):
         return None
@@ -138,7 +136,9 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
             return False
     why = gate().recheck(held(saga, step, direction))
     if not why:
-        return _is_said(unit, saga, step, message)
+        if forged := unsaid(step, direction):
+            _refuse(unit, saga, step, message, forged)
+        return not forged
     if isinstance(why, NotYet):
         storage.execute(sql.PUT_OFF, [why.seconds, message.message])
         return False
@@ -152,14 +152,10 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     return False
 
 
-def _is_said(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool:
-    """The rows say that people agreed: whether the log tells of it too."""
-    direction = Direction(message.direction)
-    why = unsaid(step, direction)
-    if why:
-        storage.execute(sql.VOID, [message.message])
-        refuse_tampered(unit, saga, step, direction, why)
-    return not why
+def _refuse(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> None:
+    """It is not what the log tells: nothing of it runs."""
+    storage.execute(sql.VOID, [message.message])
+    refuse_tampered(unit, saga, step, Direction(message.direction), why)
 
 
 def _assignment(saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment:

@@ -151,13 +151,7 @@ def _write(step: StepRow, tool: Tool, old: Variant, new: Variant, by: str) -> No
     alternatives = list(step.alternatives)
     if old.index:
         alternatives[old.index - 1] = new.stored()
-    former = {
-        "revision": step.revision,
-        "alternative": old.index,
-        "tool": old.tool,
-        "args_text": old.args_text,
-        "fingerprint": old.fingerprint,
-    }
+    former = step.former(old)
     if by:
         former["edited_by"] = by
     columns = {

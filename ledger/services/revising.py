@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import UUID
 
 from ledger import errors, storage
@@ -31,11 +30,11 @@ def revise(unit: Unit, saga: SagaRow, step_id: UUID, prepared: Prepared) -> Answ
     """
     unit.lock_with_steps([step_id])
     step = unit.steps[step_id]
-    tried = [_variant(step, index) for index in range(step.alternative + 1)]
+    tried = [step.choice(index) for index in range(step.alternative + 1)]
     runs = _first_new(tried, prepared)
     if runs is None:
         return None
-    _refuse_another_step(step, prepared, runs)
+    _refuse_another_step(step, prepared)
     step = _rewrite(unit, saga, step, tried, prepared, runs)
     verdict = judge(saga, step, Direction.FORWARD, must_ask=WHY)
     _refuse_taken(saga, step, verdict)
@@ -48,14 +47,6 @@ def revise(unit: Unit, saga: SagaRow, step_id: UUID, prepared: Prepared) -> Answ
     return Answer("accepted", step.id)
 
 
-def _variant(step: StepRow, index: int) -> Variant:
-    now = step.alternative
-    step.alternative = index
-    variant = step.variant
-    step.alternative = now
-    return variant
-
-
 def _first_new(tried: list[Variant], prepared: Prepared) -> int | None:
     """The place of the first choice that was sent otherwise than it was tried."""
     sent = (prepared.variant, *prepared.alternatives)
@@ -65,7 +56,7 @@ def _first_new(tried: list[Variant], prepared: Prepared) -> int | None:
     return None
 
 
-def _refuse_another_step(step: StepRow, prepared: Prepared, runs: int) -> None:
+def _refuse_another_step(step: StepRow, prepared: Prepared) -> None:
     if step.tool != prepared.tool.key:
         also = (
             " To change the alternative that it runs now, send the first choice as it was."
@@ -97,23 +88,13 @@ def _rewrite(
         "id": step.id,
         "alternative": runs,
         "alternatives": json.dumps(step.alternatives[:kept] + [other.stored() for other in others]),
-        "former": json.dumps([_former(step, old) for old in tried[runs:]]),
+        "former": json.dumps([step.former(old) for old in tried[runs:]]),
     }
     if storage.execute(sql.REVISE_STEP, columns) != 1:
         raise Superseded
     del unit.steps[step.id]
     unit.lock_with_steps([step.id])
     return unit.steps[step.id]
-
-
-def _former(step: StepRow, old: Variant) -> dict[str, Any]:
-    return {
-        "revision": step.revision,
-        "alternative": old.index,
-        "tool": old.tool,
-        "args_text": old.args_text,
-        "fingerprint": old.fingerprint,
-    }
 
 
 def _refuse_taken(saga: SagaRow, step: StepRow, verdict: Verdict) -> None:

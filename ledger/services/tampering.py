@@ -139,8 +139,9 @@ def _told(step: StepRow, direction: Direction) -> _Told | None:
 
 def _is_what_runs(step: StepRow, direction: Direction, told: _Told) -> bool:
     variant = step.variant
+    if told.facts["args_digest"] != variant.fingerprint:
+        return False
     runs = {
-        "args_digest": variant.fingerprint,
         "tool": variant.tool,
         "tool_digest": variant.tool_digest,
     }

@@ -58,11 +58,7 @@ def is_about(step: StepRow, direction: Direction, late: LateDone) -> bool:
     """Whether it speaks of one of the step's present choices, not of a version since edited."""
     if late.alternative > len(step.alternatives):
         return False
-    was = step.alternative
-    step.alternative = late.alternative
-    same = key_for(step, direction) == late.idempotency_key
-    step.alternative = was
-    return same
+    return key_for(step, direction, late.alternative) == late.idempotency_key
 
 
 def believe(saga: SagaRow, step: StepRow, direction: Direction, late: LateDone) -> None:

@@ -136,21 +136,19 @@ def age(moment: datetime | None) -> SafeString | str:
 @register.filter
 def left(moment: datetime | None) -> SafeString | str:
     """'2 h 10 min left', or how long ago it expired."""
-    if moment is None:
-        return "no limit"
-    now = timezone.now()
-    text = f"{span(moment - now)} left" if moment > now else f"expired {span(now - moment)} ago"
-    return _time(moment, "left", text)
+    return _countdown(moment, "left", "expired") if moment else "no limit"
 
 
 @register.filter
 def lease(moment: datetime | None) -> SafeString | str:
     """'12 s left'. A lease is short and renewed all the time: only one that ran out is news."""
-    if moment is None:
-        return ""
+    return _countdown(moment, "lease", "ran out") if moment else ""
+
+
+def _countdown(moment: datetime, kind: str, ended: str) -> SafeString | str:
     now = timezone.now()
-    text = f"{span(moment - now)} left" if moment > now else f"ran out {span(now - moment)} ago"
-    return _time(moment, "lease", text)
+    text = f"{span(moment - now)} left" if moment > now else f"{ended} {span(now - moment)} ago"
+    return _time(moment, kind, text)
 
 
 @register.filter
