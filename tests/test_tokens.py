@@ -127,12 +127,7 @@ def test_of_renewals_at_once_one_token_stays_live() -> None:
         assert live.count() == 1
 
 
-@pytest.mark.django_db(transaction=True)
-def test_the_demos_cast_has_one_token_each_however_often_it_is_started(
-    console_env: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its own commands, in processes of their own, as each start of the demo runs them."""
-    monkeypatch.setenv("DATABASE_URL", console_env["DATABASE_URL"])
+def test_the_demos_cast_has_one_token_each_however_often_it_is_started() -> None:
     first, crew = people.cast([("olivia", "approvers")])
     second, again = people.cast([("olivia", "approvers")])
     assert tokens.bearer(second).agent_name == "demo-agent"

@@ -1,19 +1,12 @@
-"""The demo's cast: one agent and three people, made by the commands that anybody would use."""
+"""The demo's cast: one agent and three people, made as the commands for tokens make them."""
 
 from __future__ import annotations
 
 import json
 import secrets
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-import saga_console
-
-MANAGE = Path(saga_console.__file__).parents[1] / "manage.py"
-COMMAND_TIMEOUT_S = 60
+AGENT = "demo-agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,39 +20,16 @@ class Person:
 
 
 def cast(crew: list[tuple[str, str]]) -> tuple[str, list[Person]]:
-    """The agent's token and the people (name, group), made side by side."""
-    with ThreadPoolExecutor() as threads:
-        token = threads.submit(agent_token)
-        people = list(threads.map(lambda one: operator(*one), crew))
-        return token.result(), people
+    """The agent's token and the people (name, group), with all that is theirs made afresh."""
+    from ledger.services import tokens  # noqa: PLC0415  (a demo tool's process has no Django)
 
-
-def agent_token(name: str = "demo-agent") -> str:
-    """A fresh bearer token for the agent of this name, in place of that of an earlier start."""
-    return _manage("agent_token", name, "--renew", "--tools", "*")
-
-
-def operator(name: str, group: str) -> Person:
-    """A person of this group, with a fresh password and token in place of earlier ones."""
-    password = secrets.token_urlsafe(9)
-    words = ("operator", name, "--group", group, "--renew", "--password-stdin")
-    token = _manage(*words, stdin=password)
-    return Person(name, group, password, token)
-
-
-def _manage(*words: str, stdin: str = "") -> str:
-    """What a management command prints on stdout: for these, a token and nothing else."""
-    ran = subprocess.run(
-        [sys.executable, str(MANAGE), *words],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_TIMEOUT_S,
-        check=False,
-    )
-    if ran.returncode:
-        raise RuntimeError(f"manage.py {words[0]} failed: {ran.stderr.strip()}")
-    return ran.stdout.strip()
+    seated = []
+    for name, group in crew:
+        password = secrets.token_urlsafe(9)
+        user = tokens.seat_operator(name, group=group, password=password)
+        token = tokens.issue_operator_token(user, renew=True)
+        seated.append(Person(name, group, password, token))
+    return tokens.issue_agent_token(AGENT, tools=["*"], renew=True), seated
 
 
 def welcome(base_url: str, crew: list[Person], agent: str, run: str) -> str:
