@@ -59,7 +59,8 @@ class Story:
         propose(self.saga, Proposal(step_id, "note.add", {"id": step_id}), bearer=self.bearer)
 
     def done(self, taken: Assignment | None = None) -> bool:
-        return record(SHIFT, [Finished(taken or self.taken, Done({"id": "made"}))])
+        # 1e23: Postgres keeps it as a whole number, which is another one to Python.
+        return record(SHIFT, [Finished(taken or self.taken, Done({"id": "made", "n": 1e23}))])
 
     @property
     def states(self) -> list[str]:
@@ -133,7 +134,8 @@ def test_an_answer_after_the_lease_was_swept_is_evidence_and_no_more() -> None:
     assert story.taken.attempt is not None
     assert sweeping.expire_attempt(story.taken.attempt)
     story.done()
-    assert "attempt.late" in story.kinds()
+    story.done()
+    assert story.kinds().count("attempt.late") == 1
     assert "step.committed" not in story.kinds()
 
 

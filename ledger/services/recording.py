@@ -24,10 +24,16 @@ from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, SagaState, StepState
 
 _ATTEMPTS = """
-SELECT id, token, fence, state, late, outcome, idempotency_key
+SELECT id, token, fence, state, idempotency_key
 FROM ledger_attempt WHERE id = ANY(%s::uuid[])
 """
 
+# Postgres compares, as it keeps them: 1e23 comes back from it as a whole number.
+_KEEP_LATE = """
+UPDATE ledger_attempt SET late = %(text)s::jsonb
+WHERE id = %(attempt)s AND outcome IS DISTINCT FROM %(text)s::jsonb
+    AND late IS DISTINCT FROM %(text)s::jsonb
+"""
 
 # Enough for a stack trace; a reason is repeated in entries, states and pages.
 MAX_REASON_CHARS = 20_000
@@ -210,15 +216,12 @@ def _settle(unit: Unit, assignment: Assignment, outcome: Outcome, how: str = "at
 
 def _record_late(unit: Unit, found: Finished, attempt: Any, outcome: Outcome) -> None:
     """Too late to change a state, never too late to be known (design rule 5.5)."""
-    evidence = json.loads(keys.storable(told(outcome))[0])
-    if attempt.outcome == evidence or attempt.late == evidence:
+    text = keys.storable(told(outcome))[0]
+    if not storage.execute(_KEEP_LATE, {"text": text, "attempt": attempt.id}):
         return
+    evidence = json.loads(text)
     assignment = found.assignment
     step = unit.steps[assignment.step]
-    storage.execute(
-        "UPDATE ledger_attempt SET late = %s::jsonb WHERE id = %s",
-        [json.dumps(evidence), attempt.id],
-    )
     unit.entry(
         unit.sagas[assignment.saga],
         "attempt.late",
