@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from django.db import connection
 from ledger.errors import SagaEnded
 from ledger.models import Attempt, Saga, Step
 from ledger.outcomes import Done, Failed, NotApplied, Unknown
-from ledger.services import closing, sweeping
+from ledger.services import closing, freezing, sweeping
 from ledger.tools.installed import registry
 from tests.stage import Stage
 
@@ -180,3 +181,24 @@ def test_late_evidence_starts_no_undo_beside_the_one_that_is_out(stage: Stage) -
     assert stage.claim() == []
     assert Step.objects.get(pk=step).state == "compensated"
     assert Attempt.objects.filter(step=step, direction="compensate").count() == 2
+
+
+@pytest.mark.parametrize("direction", ["forward", "compensate"])
+def test_one_that_waited_beyond_the_targets_memory_is_not_sent(
+    stage: Stage, direction: str
+) -> None:
+    """Rule 5.8: the time in which the target knows our key is looked at when it leaves."""
+    saga, step = in_doubt(stage)
+    if direction == "compensate":
+        answer(stage, Done({}))
+        closing.abort(saga, "no", bearer=stage.agent)
+        answer(stage, Unknown("the line went dead"))
+    frozen = freezing.freeze("all", "", reason="an incident", actor="person:ona")
+    remembers_s = registry().get("orders.book").idempotent_for_s
+    for tried in Attempt.objects.filter(step=step):
+        before = tried.started_at - timedelta(seconds=remembers_s + 1)
+        Attempt.objects.filter(pk=tried.pk).update(started_at=before)
+    freezing.lift(frozen.pk, actor="person:ona")
+    now_due()
+    assert stage.claim() == []
+    assert Saga.objects.get(pk=saga).state == "stuck"

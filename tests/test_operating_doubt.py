@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,11 +17,12 @@ from ledger.backoff import LOOKS, look_delay_s
 from ledger.models import Attempt, Entry, OutboxMessage, Step
 from ledger.models.fields import ClockTimestamp
 from ledger.outcomes import Applied, NotApplied, StillUnknown
+from ledger.services import sweeping
 from ledger.services.cases import cases
 from ledger.services.closing import abort
 from ledger.services.operating import resolve, retry
 from tests.deploys import Till, a_till, booking, state_of, step_of
-from tests.doubtcast import CUT, ONA, ago, due_now, look, state
+from tests.doubtcast import CUT, ONA, ago, due_now, look, looks_of, state
 from tests.shop import assert_verifies
 from tests.stage import Stage, a_stage
 
@@ -62,11 +64,31 @@ def test_a_look_is_as_old_as_its_beginning(stage: Stage) -> None:
     OutboxMessage.objects.filter(pk=taken[0].message).update(
         taken_at=ClockTimestamp() - timedelta(seconds=30)
     )
-    stage.answer(taken, NotApplied())
+    began = OutboxMessage.objects.get(pk=taken[0].message).taken_at
+    stage.answer([replace(taken[0], looks_since=began)], NotApplied())
     look(stage, NotApplied())
     assert state(step) == "unknown"
     look(stage, NotApplied())
     assert state(step) == "awaiting_approval"
+
+
+def test_a_look_that_was_taken_anew_by_another_worker_says_nothing(till: Till) -> None:
+    """Case P17: what the first saw is older than the settle time that the second has waited for."""
+    till.release(settle_s=5.0)
+    saga = till.open(booking("one"))
+    till.answer(till.claim(), CUT)
+    due_now()
+    first = till.claim()
+    OutboxMessage.objects.filter(pk=first[0].message).update(lease_until=ClockTimestamp())
+    assert sweeping.return_lost_looks() == 1
+    ago(step_of(saga).pk, 60)
+    second = till.claim()
+    assert [one.message for one in second] == [one.message for one in first]
+    till.answer(first, NotApplied())
+    assert looks_of(step_of(saga).pk) == []
+    till.answer(second, NotApplied())
+    (waits,) = OutboxMessage.objects.filter(step=step_of(saga), taken_at=None)
+    assert (waits.kind, waits.negatives) == ("probe", 1)
 
 
 def test_negatives_are_spaced_apart(stage: Stage, settings: Any) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ledger.actions import Action, Trouble
-from ledger.models import Attempt, Entry, Saga
+from ledger.models import Attempt, EffectClaim, Entry, Saga, Step
 from ledger.outcomes import Failed
 from ledger.services.cases import cases
 from ledger.services.closing import abort
@@ -17,7 +17,7 @@ from ledger.services.sweeping import expire_attempt
 from tests.deploys import Till, a_till, booking, state_of, step_of
 from tests.doubtcast import ONA, due_now, expire, lost_undo, past_the_pivot, zombie
 from tests.shop import assert_verifies
-from tests.stage import a_stage
+from tests.stage import DONE, REFUND, Stage, a_stage
 
 __all__ = ["a_stage", "a_till"]
 
@@ -122,6 +122,25 @@ def test_a_late_done_about_a_version_since_edited_is_a_persons_question(till: Ti
     assert (now.state, state_of(saga)) == ("stuck", "stuck")
     assert "an earlier version of it happened" in now.held_why
     assert till.claim() == []
+    assert_verifies()
+
+
+def test_a_late_done_takes_back_the_effect_that_was_given_free(stage: Stage) -> None:
+    """An effect is free again only after an end without it, and there was one after all."""
+    saga = stage.saga()
+    step = stage.refund(saga)
+    stage.decide(step)
+    taken = stage.claim()
+    expire(taken[0])
+    resolve(step, "did_not_happen", reason="saw nothing", actor=ONA)
+    stage.decide(step, "reject")
+    assert EffectClaim.objects.filter(released_at=None).count() == 0
+    stage.answer(taken, DONE)
+    refused = Step.objects.get(pk=step)
+    assert (refused.state, refused.residue) == ("rejected", True)
+    other = Proposal("again", "payments.refund", REFUND)
+    answered = propose(stage.saga(task="another"), other, bearer=stage.agent)
+    assert (answered.kind, answered.effect_of) == ("replayed", step)
     assert_verifies()
 
 

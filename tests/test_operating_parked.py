@@ -20,6 +20,7 @@ from ledger.services.operating import Pressed, press, resolve, retry
 from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from tests.deploys import SCHEMA, Till, a_till, booking, state_of, step_of
+from tests.doubtcast import expire
 from tests.shop import assert_verifies
 
 __all__ = ["a_till"]
@@ -239,6 +240,24 @@ def test_a_look_that_no_code_may_make_is_told_and_confirmed(till: Till) -> None:
     confirm(step, case_of(step).confirms)
     till.work()
     assert (step_of(saga).state, till.effects()) == ("committed", 1)
+    assert_verifies()
+
+
+def test_a_sweeper_without_the_tool_leaves_the_finding_out_to_who_has_it(till: Till) -> None:
+    """Another release's relay, as during a deploy: that it cannot look says nothing of others."""
+    saga = till.open(booking("one"))
+    (taken,) = till.claim()
+    taken.tool.run(taken.call)
+    till.withdraw()
+    expire(taken)
+    assert (state_of(saga), step_of(saga).state) == ("running", "unknown")
+    assert till.claim() == []
+    assert case_of(step_of(saga)).trouble is not None
+    till.release()
+    look_again()
+    till.work()
+    assert step_of(saga).state == "committed"
+    assert till.effects() == 1
     assert_verifies()
 
 

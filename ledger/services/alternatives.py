@@ -6,17 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ledger import keys, storage
-from ledger.models.fields import uuid7
+from ledger import storage
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.asking import judge, judge_variant
-from ledger.services.proposing_sql import (
-    ALONE_WITH_SKELETON,
-    CLAIM_EFFECT,
-    OTHER_HOLDER,
-    REJECTED,
-    TWIN,
-)
+from ledger.services.effects import take_effect
+from ledger.services.proposing_sql import REJECTED, TWIN
 from ledger.states import Direction
 
 
@@ -56,10 +50,7 @@ def alternative_denied(saga: SagaRow, step: StepRow) -> str:
         twin = storage.row(TWIN, named | told)
         asked = variant.verdict == "ask"  # then people are told of the twin, and decide
         return "" if twin is None or asked else f"step {twin.step_id!r} has done just that"
-    skeleton = keys.skeleton(variant.effect_key)
-    storage.rows(ALONE_WITH_SKELETON, [skeleton])
-    storage.execute(CLAIM_EFFECT, [uuid7(), variant.effect_key, skeleton, step.id])
-    holder = storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})
+    holder = take_effect(step)
     if holder is None:
         return ""
     return (

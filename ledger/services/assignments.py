@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
 from ledger.rows import SagaRow, StepRow
@@ -14,7 +15,8 @@ from ledger.tools.contract import Call, Tool
 class Assignment:
     """One call that this worker may make now. `attempt` is None for a look (a probe).
 
-    `rows`: the saga and the step as the claim left them.
+    `rows`: the saga and the step as the claim left them. `looks_since`: when a look was taken,
+    which also tells it from a later one by the same message.
     """
 
     message: int
@@ -29,3 +31,4 @@ class Assignment:
     tool: Tool
     call: Call
     rows: tuple[SagaRow, StepRow] | None = field(default=None, compare=False, repr=False)
+    looks_since: datetime | None = None

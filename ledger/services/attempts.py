@@ -24,6 +24,8 @@ UPDATE ledger_idempotencyrecord SET state = 'executed', lease_until = NULL, resp
 WHERE key = %s AND state = 'pending'
 """
 
+_STARTED = "SELECT 1 FROM ledger_attempt WHERE step_id = %s AND state = 'started' LIMIT 1"
+
 
 def told(outcome: Outcome) -> dict[str, Any]:
     """An outcome as the ledger keeps it."""
@@ -54,6 +56,11 @@ def settle_attempts_in_doubt(step: UUID, direction: str, record: RecordState) ->
         "AND state = 'pending'",
         [record, step, direction],
     )
+
+
+def is_out(step: UUID) -> bool:
+    """Whether a call of this step is out: one at a time (`ledger_attempt_one_at_a_time`)."""
+    return storage.row(_STARTED, [step]) is not None
 
 
 def spend_key(step: StepRow, direction: Direction, result: Any, *, how: str) -> None:

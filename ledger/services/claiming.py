@@ -7,6 +7,8 @@ sent (design rules 5.2 and 5.5).
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +21,11 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
 from ledger.services.asking import held, key_for
 from ledger.services.assignments import Assignment
+from ledger.services.attempts import is_out
 from ledger.services.holding import hold_again, within_limits
+from ledger.services.intents import start
 from ledger.services.looking import look_at_evidence
-from ledger.services.reconciling import has_open_doubt, hold_for_operator
+from ledger.services.reconciling import has_open_doubt, hold_for_operator, may_send_again, plan
 from ledger.services.retooling import (
     LOOK_AGAIN_S,
     ask_under,
@@ -60,14 +64,40 @@ def _claim(shift: UUID, room: int, *, looks_for_spent: bool = False) -> list[Ass
     unit = Unit(f"worker:{shift}")
     messages = unit.lock_taken(sql.TAKE, [room])
     messages.sort(key=lambda message: (message.due_at, message.message))
-    ready = [found for message in messages if (found := _consider(unit, message))]
+    ready = _considered(unit, messages)
     ready = _with_resources(unit, ready)
     if looks_for_spent:
         ready = _without_spent(unit, ready)
     ready = within_limits(unit, ready)
-    _start(unit, shift, ready)
+    start(unit, shift, ready)
     unit.flush(last=True)
     return ready
+
+
+def _considered(unit: Unit, messages: Sequence[Any]) -> list[Assignment]:
+    """What of these may run now; of a step and direction one call at a time."""
+    ready: list[Assignment] = []
+    sagas: set[UUID] = set()
+    for message in messages:
+        if message.of_saga in sagas:
+            # What the one before came to is read from the rows by what is asked next.
+            unit.flush()
+        sagas.add(message.of_saga)
+        if message.kind == "run" and _is_out(message, ready):
+            storage.execute(sql.VOID, [message.message])
+        elif found := _consider(unit, message):
+            ready.append(found)
+    return ready
+
+
+def _is_out(message: Any, ready: Sequence[Assignment]) -> bool:
+    """Whether a call of this step is out, or about to leave. Its end decides what follows.
+
+    Forward the state says so; that of an undo does not change while it is tried.
+    """
+    if any(found.attempt and found.step == message.of_step for found in ready):
+        return True
+    return message.direction != Direction.FORWARD and is_out(message.of_step)
 
 
 def _consider(unit: Unit, message: Any) -> Assignment | None:
@@ -85,6 +115,9 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
         return _look(unit, saga, step, message, tool)
     if why := tampered(step, Direction(message.direction), tool):
         _refuse(unit, saga, step, message, why)
+        return None
+    if has_open_doubt(step) and not may_send_again(step, Direction(message.direction), tool):
+        _find_out(unit, saga, step, message, tool)
         return None
     if not _gate_agrees(unit, saga, step, message):
         return None
@@ -106,11 +139,12 @@ def _is_wanted(message: Any, saga: SagaRow, step: StepRow) -> bool:
 
 def _look(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> Assignment | None:
     """A look needs no call when late evidence answers already."""
-    storage.execute(sql.TAKE_LOOK, [tool.timeout_s + settings.SAGA_LEASE_MARGIN_S, message.message])
+    lease_s = tool.timeout_s + settings.SAGA_LEASE_MARGIN_S
+    taken = storage.the_row(sql.TAKE_LOOK, [lease_s, message.message])
     if look_at_evidence(unit, saga, step, message, tool):
         storage.execute(sql.VOID, [message.message])
         return None
-    return _assignment(saga, step, message, tool)
+    return replace(_assignment(saga, step, message, tool), looks_since=taken.taken_at)
 
 
 def _park(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> None:
@@ -145,11 +179,25 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
     storage.execute(sql.VOID, [message.message])
     if has_open_doubt(step):
         # Its effect may be there: no answer of people may end it as if it were not.
-        unit.move(step, StepState.STUCK, "step.stuck", direction=direction.value, error=why)
-        hold_for_operator(unit, saga, step, f"It was to be sent again, to find out, but: {why}")
+        _hold_doubt(unit, saga, step, direction, why)
         return False
     hold_again(unit, saga, step, direction, why)
     return False
+
+
+def _find_out(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> None:
+    """The target dedupes its key no longer: it waited too long to be sent again (rule 5.8)."""
+    direction = Direction(message.direction)
+    storage.execute(sql.VOID, [message.message])
+    if direction == Direction.FORWARD:
+        _hold_doubt(unit, saga, step, direction, "the target no longer dedupes its key.")
+    else:
+        plan(unit, saga, step, direction, tool=tool, round_no=message.round)
+
+
+def _hold_doubt(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, why: str) -> None:
+    unit.move(step, StepState.STUCK, "step.stuck", direction=direction.value, error=why)
+    hold_for_operator(unit, saga, step, f"It was to be sent again, to find out, but: {why}")
 
 
 def _refuse(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> None:
@@ -208,18 +256,6 @@ def _with_resources(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
     ]
 
 
-def _start(unit: Unit, shift: UUID, ready: list[Assignment]) -> None:
-    """Write the intents: attempts, records, states and entries."""
-    runs = [found for found in ready if found.attempt]
-    if not runs:
-        return
-    for found in runs:
-        unit.steps[found.step].fence += 1
-        _tell_start(unit, found)
-    statement, values = sql.START.of([_intent(unit, shift, found) for found in runs])
-    unit.also(statement, values | {"spent": SPENT})
-
-
 def _without_spent(unit: Unit, ready: list[Assignment]) -> list[Assignment]:
     """Those whose key was not executed; the others get stuck, and never run."""
     keys_wanted = [found.call.idempotency_key for found in ready if found.attempt]
@@ -237,44 +273,3 @@ def _refuse_executed(unit: Unit, found: Assignment) -> None:
     storage.execute(sql.VOID, [found.message])
     step.held_why = why
     unit.move(step, StepState.STUCK, "step.refused", why=why)
-
-
-def _tell_start(unit: Unit, found: Assignment) -> None:
-    step = unit.steps[found.step]
-    saga = unit.sagas[found.saga]
-    facts: dict[str, Any] = {
-        "direction": found.direction.value,
-        "fence": step.fence,
-        "attempt": found.round + 1,
-        "tool": found.tool.key,
-        "tool_digest": found.tool.digest,
-        # What is handed to the tool, not what was proposed: the two are compared from outside.
-        "args": found.call.args,
-        "args_digest": step.variant.fingerprint,
-        "idempotency_key": found.call.idempotency_key,
-    }
-    step.held_why = ""
-    step.dirty = True
-    if found.direction == Direction.FORWARD:
-        step.attempts += 1
-        unit.move(step, StepState.EXECUTING, "attempt.started", **facts)
-    else:
-        unit.entry(saga, "attempt.started", step, **facts)
-
-
-def _intent(unit: Unit, shift: UUID, found: Assignment) -> dict[str, Any]:
-    step = unit.steps[found.step]
-    return {
-        "id": found.message,
-        "attempt": str(found.attempt),
-        "step": str(found.step),
-        "direction": found.direction,
-        "alternative": step.alternative,
-        "fence": step.fence,
-        "token": str(found.token),
-        "key": found.call.idempotency_key,
-        "fingerprint": step.variant.fingerprint,
-        "shift": str(shift),
-        "round": found.round,
-        "lease_s": found.lease_s,
-    }

@@ -38,7 +38,7 @@ WHERE id = %s
 TAKE_LOOK = """
 UPDATE ledger_outboxmessage SET taken_at = clock_timestamp(),
     lease_until = clock_timestamp() + %s * interval '1 second'
-WHERE id = %s
+WHERE id = %s RETURNING taken_at
 """
 
 PARK = """

@@ -12,7 +12,7 @@ from typing import Any
 from ledger import storage
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
-from ledger.services.attempts import settle_attempts_in_doubt
+from ledger.services.attempts import is_out, settle_attempts_in_doubt
 from ledger.services.looking import is_open
 from ledger.services.reconciling import hold_for_operator
 from ledger.services.settling import commit, undone
@@ -30,7 +30,6 @@ from ledger.states import STEP_FINISHED, Direction, RecordState, StepState
 _WILL_RUN = frozenset(
     {StepState.QUEUED, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED, StepState.STUCK}
 )
-_IN_FLIGHT = "SELECT 1 FROM ledger_attempt WHERE step_id = %s AND state = 'started' LIMIT 1"
 # Messages that the evidence has answered.
 _DROP = """
 UPDATE ledger_outboxmessage SET taken_at = coalesce(taken_at, clock_timestamp()),
@@ -52,7 +51,7 @@ def heed(
     if direction == Direction.FORWARD:
         _heed_effect(unit, saga, step, attempt, late)
     elif step.state in {StepState.COMPENSATING, StepState.STUCK}:
-        if storage.row(_IN_FLIGHT, [step.id]) is None:
+        if not is_out(step.id):
             storage.execute(_DROP, [step.id])
             gate().close([step.id], "a late answer says that it happened")
             believe(saga, step, direction, late)

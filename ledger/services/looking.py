@@ -75,7 +75,7 @@ def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, too
         conclude(unit, saga, step, direction, NotApplied(), tool=tool, how="late answer")
         return True
     if not tool.can_probe(direction):
-        plan(unit, saga, step, direction, tool=None, round_no=message.round)
+        plan(unit, saga, step, direction, tool=tool, round_no=_rounds(step, direction))
         return True
     return False
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +32,13 @@ _KEEP_LATE = """
 UPDATE ledger_attempt SET late = %(text)s::jsonb
 WHERE id = %(attempt)s AND outcome IS DISTINCT FROM %(text)s::jsonb
     AND late IS DISTINCT FROM %(text)s::jsonb
+"""
+# One whose lease ran out may have been taken anew meanwhile: then an older sight is nobody's.
+_END_LOOKS = """
+UPDATE ledger_outboxmessage o SET lease_until = NULL
+FROM unnest(%s::bigint[], %s::timestamptz[]) AS mine(id, taken_at)
+WHERE o.id = mine.id AND o.taken_at = mine.taken_at AND o.lease_until > clock_timestamp()
+RETURNING o.id
 """
 
 # Enough for a stack trace; a reason is repeated in entries, states and pages.
@@ -127,11 +133,16 @@ def _record(shift: UUID, finished: Sequence[Finished]) -> bool:
     )
     attempts = {row.id: row for row in rows}
     looks = _looks(finished)
+    sagas: set[UUID] = set()
     for found in finished:
         assignment = found.assignment
+        if assignment.saga in sagas:
+            # What the answer before came to is read from the rows by what is asked next.
+            unit.flush()
+        sagas.add(assignment.saga)
         if assignment.attempt is None:
             if assignment.message in looks:
-                _record_look(unit, found, looks[assignment.message])
+                _record_look(unit, found)
         else:
             _record_attempt(unit, found, attempts[assignment.attempt])
     return _written(unit, finished)
@@ -143,20 +154,16 @@ def _written(unit: Unit, finished: Sequence[Finished]) -> bool:
     return unit.left_more
 
 
-def _looks(finished: Sequence[Finished]) -> dict[int, datetime]:
-    """The looks that are still this worker's, and when each began; off the outbox for good."""
-    ids = [found.assignment.message for found in finished if found.assignment.attempt is None]
-    if not ids:
-        return {}
-    ended = storage.rows(
-        "UPDATE ledger_outboxmessage SET lease_until = NULL "
-        "WHERE id = ANY(%s) AND lease_until > clock_timestamp() RETURNING id, taken_at",
-        [ids],
-    )
-    return {row.id: row.taken_at for row in ended}
+def _looks(finished: Sequence[Finished]) -> set[int]:
+    """The looks that are still this worker's, by their messages; off the outbox for good."""
+    taken = [found.assignment for found in finished if found.assignment.attempt is None]
+    if not taken:
+        return set()
+    mine = [[one.message for one in taken], [one.looks_since for one in taken]]
+    return {row.id for row in storage.rows(_END_LOOKS, mine)}
 
 
-def _record_look(unit: Unit, found: Finished, began_at: datetime) -> None:
+def _record_look(unit: Unit, found: Finished) -> None:
     assignment = found.assignment
     step = unit.steps[assignment.step]
     if not is_open(step, assignment.direction):
@@ -170,7 +177,7 @@ def _record_look(unit: Unit, found: Finished, began_at: datetime) -> None:
         tool=assignment.tool,
         round_no=assignment.round,
         negatives=assignment.negatives,
-        began_at=began_at,
+        began_at=assignment.looks_since,  # type: ignore[arg-type]  # a look has one
     )
 
 

@@ -11,7 +11,6 @@ from ledger.services.reconciling import plan
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
-from ledger.tools.contract import Tool
 
 # Rows that one sweep takes: enough for a burst, few enough that a sweep stays short.
 BATCH = 100
@@ -70,9 +69,12 @@ def expire_attempt(attempt_id: UUID) -> bool:
         if direction == Direction.FORWARD or step.state != StepState.COMPENSATING:
             unit.flush()
             return True
-    found = tool_to_run(step)
-    tool: Tool | None = None if isinstance(found, Parked) else found
-    plan(unit, saga, step, direction, tool=tool, round_no=attempt.round)
+    tool = tool_to_run(step)
+    if isinstance(tool, Parked):
+        # Whoever has the tool can say how it is found out; where nobody has, the look is parked.
+        unit.send(step, "probe", direction)
+    else:
+        plan(unit, saga, step, direction, tool=tool, round_no=attempt.round)
     unit.flush()
     return True
 

@@ -14,6 +14,7 @@ from ledger.gate import Leaving, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import key_for
 from ledger.services.attempts import spend_key
+from ledger.services.effects import take_effect
 from ledger.services.tooling import recorded_tool
 from ledger.services.unit import Unit
 from ledger.states import STEP_FINISHED, Direction
@@ -70,6 +71,8 @@ def believe(saga: SagaRow, step: StepRow, direction: Direction, late: LateDone) 
         step.alternative = late.alternative
     spend_key(step, direction, late.result, how="late answer")
     if direction == Direction.FORWARD:
+        # One that had ended as if without an effect has given its claim back.
+        take_effect(step)
         variant = step.variant
         ran = Leaving(step.id, variant.tool, saga.agent, variant.args, late.idempotency_key)
         gate().count([ran])
