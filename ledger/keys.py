@@ -7,8 +7,10 @@ and never over a jsonb round trip. Pure: no Django.
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from typing import Any
+from uuid import UUID
 
 import rfc8785
 
@@ -19,6 +21,7 @@ from ledger.states import Direction
 
 __all__ = [
     "canonical",
+    "claim_skeleton",
     "differing_paths",
     "direction_key",
     "downstream_key",
@@ -26,6 +29,8 @@ __all__ = [
     "identity_text",
     "parse_json",
     "pointer",
+    "repeat_claim",
+    "repeated_effect",
     "short",
     "skeleton",
     "storable",
@@ -104,6 +109,26 @@ def _compare(a: Any, b: Any, path: tuple[Any, ...], found: list[str]) -> None:
                 found.append(pointer((*path, index)))
     elif isinstance(a, bool) != isinstance(b, bool) or a != b:  # in Python, True equals 1
         found.append(pointer(path))
+
+
+# How the claim of a deliberate repeat begins: beside the effect that it repeats, so that a repeat
+# that is asked again finds the first repeat, and not a third effect.
+_REPEAT = re.compile(r"repeat of [0-9a-f-]{36}: ")
+
+
+def repeat_claim(step: UUID, effect_key: str) -> str:
+    """The claim of a second effect on purpose, as the one of `step`."""
+    return f"repeat of {step}: {effect_key}"
+
+
+def repeated_effect(claim: str) -> str:
+    """The effect key behind the claim of a repeat, or of a repeat of one; else the claim itself."""
+    return _REPEAT.sub("", claim)
+
+
+def claim_skeleton(claim: str) -> str:
+    """The text under which all is found that looks like this claim, repeats of its effect too."""
+    return skeleton(repeated_effect(claim) or claim)
 
 
 def identity_text(text: str) -> str:

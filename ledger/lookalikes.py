@@ -47,6 +47,10 @@ def _bare(text: str) -> str:
     return text.strip("\u200e") or text
 
 
+# What is alike for so long is alike: a person is asked. An index of Postgres holds no more.
+MAX_CHARS = 500
+
+
 def skeleton(text: str) -> str:
     """The text under which everything that looks like `text` is found; for comparing only."""
     names = _names()
@@ -55,4 +59,4 @@ def skeleton(text: str) -> str:
         for character in unicodedata.normalize("NFD", text)
         if unicodedata.category(character) not in _IGNORED and character not in _IGNORED_CHARACTERS
     )
-    return unicodedata.normalize("NFD", "".join(names.get(c, c) for c in seen))
+    return unicodedata.normalize("NFD", "".join(names.get(c, c) for c in seen))[:MAX_CHARS]

@@ -121,9 +121,9 @@ class ShiftLoop:
         try:
             self._hungry |= record(self.shift, finished)
             faultpoints.reached("P14", finished[0].assignment.direction)
-        except storage.AWAY:
-            raise
-        except Exception:
+        except Exception as error:
+            if storage.is_away(error):
+                raise
             if len(finished) == 1:
                 logger.exception("an outcome of step %s was refused", finished[0].assignment.step)
                 return
@@ -148,15 +148,15 @@ class ShiftLoop:
         aside for a while, so that one bad row at the head never stops the others (case C47)."""
         try:
             return claim(self.shift, room)
-        except storage.AWAY:
-            raise
-        except Exception:
+        except Exception as error:
+            if storage.is_away(error):
+                raise
             logger.exception("a batch of claims was refused")
         try:
             return claim(self.shift, 1)
-        except storage.AWAY:
-            raise
         except Exception as error:
+            if storage.is_away(error):
+                raise
             shifts.set_aside(storage.said(error))
             return []
 

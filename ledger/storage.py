@@ -127,6 +127,15 @@ def sqlstate(error: BaseException) -> str:
     return getattr(cause, "sqlstate", None) or ""
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether Postgres cannot work now, so that the same may be asked again: see `AWAY`.
+
+    Not of class 54, which Postgres calls operational too: what was asked is larger than it can
+    ever keep, and asked again it would be refused again.
+    """
+    return isinstance(error, AWAY) and not sqlstate(error).startswith("54")
+
+
 def said(error: BaseException) -> str:
     """What went wrong in one sentence, for people: of Postgres its message, never a statement."""
     cause = error.__cause__ if isinstance(error, DatabaseError) else error

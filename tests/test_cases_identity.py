@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,23 @@ class TestBeforeAnyWorker:
         assert (answer.status_code, problem_type(answer)) == (422, "invalid-args")
         assert answer.json()["errors"][0]["pointer"] == "/id"
         assert not Step.objects.exists()
+
+    @pytest.mark.parametrize(
+        "alphabet", ["0123456789abcdef", "mw", "\u6f22\u5b57\u4eee", "\ufdfa\ufdfb"]
+    )
+    def test_an_effect_key_is_never_longer_than_an_index_can_hold(
+        self, agent: Caller, alphabet: str
+    ) -> None:
+        """Nor is what it looks like, which may be longer. Accepted, no claim could ever end it."""
+        letters = "".join(random.Random(1).choices(alphabet, k=1000))
+        longest = letters.encode()[: 1000 - len("once:")].decode(errors="ignore")
+        assert agent.propose(agent.open(), args={"id": longest}, **WITH_EFFECT).status_code == 202
+        answer = agent.propose(
+            agent.open("more"), args={"id": longest + alphabet[0] * 5}, **WITH_EFFECT
+        )
+        assert (answer.status_code, problem_type(answer)) == (422, "invalid-args")
+        assert "may have 1,000" in answer.json()["detail"]
+        assert Step.objects.count() == 1
 
     def test_args_as_a_json_string_are_refused(self, agent: Caller) -> None:
         """Case A9: a string that holds an object is no object; nothing is parsed twice."""

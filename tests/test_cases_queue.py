@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from ledger.services.claiming import claim
 from ledger.services.recording import Finished, record
 from ledger.services.verifying import verify
 from ledger.shift import ShiftLoop
+from tests.approvalcast import behind_the_ledger
 from tests.deploys import Till, a_till, booking, state_of, step_of
 from tests.running import eventually
 from tests.shop import assert_verifies
@@ -111,6 +113,18 @@ def test_a_poisoned_message_at_the_head_holds_nobody_up_and_is_tried_ever_less_o
     OutboxMessage.objects.filter(pk=message.pk).update(due_at=ClockTimestamp())
     assert ShiftLoop(shifts.ring_row()).run() == 1
     assert step_of(bad).state == "committed"
+
+
+@pytest.mark.by_hand
+def test_what_is_too_large_for_postgres_holds_nobody_up(till: Till) -> None:
+    """It calls that operational, as it does an outage: taken for one, it was tried for ever."""
+    bad, good = till.open(booking("one", sum=1)), till.open(booking("one", sum=2))
+    letters = "".join(random.Random(1).choices("0123456789abcdef", k=6000))
+    with behind_the_ledger() as cursor:  # as an earlier release let it in
+        cursor.execute("UPDATE ledger_step SET resource = %s WHERE saga_id = %s", [letters, bad])
+    assert ShiftLoop(shifts.ring_row()).run() == 1
+    assert step_of(good).state == "committed"
+    assert "index row" in OutboxMessage.objects.get(saga_id=bad).parked_why
 
 
 def older(message: int, seconds: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
@@ -14,7 +14,7 @@ from ledger.models import Attempt, Entry, IdempotencyRecord, Saga, Step
 from ledger.services.claiming import claim
 from ledger.services.closing import abort, complete
 from ledger.services.freezing import freeze, lift
-from ledger.services.proposals import AlternativeProposal, Proposal
+from ledger.services.proposals import AlternativeProposal, Answer, Proposal
 from ledger.services.recording import Finished, record
 from ledger.services.shifts import ring_row
 from tests.shop import Shop, assert_verifies, broken, customer, kinds, states, work, work_saga
@@ -140,6 +140,39 @@ def test_a_deliberate_repeat_needs_a_reason_and_a_person_and_happens_once(shop: 
     assert states(saga)["second"] == "awaiting_approval"
     third = shop.propose(saga, "third", "payments.settle", **more)
     assert (third.kind, third.effect_of) == ("in_flight", second.step)
+
+
+def refund_again(shop: Shop, saga: UUID, step_id: str, first: UUID, charge: str) -> Answer:
+    args = {"charge": charge, "amount": 100}
+    more = {"args": args, "repeat_of": first, "reason": "the customer returned two items"}
+    return shop.propose(saga, step_id, "payments.settle", **more)
+
+
+def test_a_repeat_is_one_of_the_same_effect(shop: Shop) -> None:
+    saga, other = shop.open(), shop.charge()
+    args = {"charge": shop.charge(), "amount": 100}
+    first = shop.propose(saga, "refund", "payments.settle", args=args)
+    with pytest.raises(errors.InvalidArgs, match="that is no repeat"):
+        refund_again(shop, saga, "second", first.step, other)
+    repeat = refund_again(shop, saga, "second", first.step, args["charge"])
+    again = refund_again(shop, saga, "third", repeat.step, args["charge"])
+    assert again.kind == "accepted"  # a repeat of the repeat, of the same effect
+
+
+def test_who_wants_an_effect_that_only_a_repeat_holds_is_asked_about(shop: Shop) -> None:
+    """The first gave its claim back, undone or failed; that of the repeat stands."""
+    email = f"{uuid4()}@example.com"
+    saga, other = shop.open(), shop.open()
+    first = shop.propose(saga, "one", "crm.exclusive", args={"email": email})
+    work(lambda: states(saga)["one"] == "committed")
+    more = {"args": {"email": email}, "repeat_of": first.step, "reason": "one more"}
+    repeat = shop.propose(other, "more", "crm.exclusive", **more)
+    abort(saga, "changed my mind", bearer=shop.bearer)
+    work_saga(saga, "compensated")
+    third = shop.open()
+    asked = shop.propose(third, "x", "crm.exclusive", args={"email": email})
+    assert states(third) == {"x": "awaiting_approval"}
+    assert Step.objects.get(pk=asked.step).duplicate_of_id == repeat.step
 
 
 def test_fifty_threads_submit_the_same_step_and_one_effect_exists(shop: Shop) -> None:

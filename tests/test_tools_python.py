@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -132,6 +133,13 @@ def test_what_the_code_says_is_the_outcome(
     assert registered(execute).run(call()) == outcome
 
 
+class _Endless(BaseException):
+    """As those of some libraries are (gevent.Timeout), and its text raises one too."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 class _Textless(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -143,7 +151,11 @@ class _Textless(Exception):
         raises(ValueError("x")),
         raises(TimeoutError()),
         raises(SystemExit(1)),
+        raises(KeyboardInterrupt()),
+        raises(GeneratorExit()),
+        raises(asyncio.CancelledError()),
         raises(_Textless()),
+        raises(_Endless()),
         raises(RecursionError()),
         lambda _: object(),
         lambda _: {1: 2},
@@ -183,6 +195,7 @@ def test_a_probe_says_one_of_three_things(sighting: Any) -> None:
         lambda _: Applied(object()),
         raises(ToolFailed("x")),
         raises(KeyError("x")),
+        raises(_Endless()),
     ],
 )
 def test_a_probe_that_says_anything_else_stays_unknown(probe: Callable[[Call], Any]) -> None:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent
-from django.db import DatabaseError, InterfaceError, InternalError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja.errors import HttpError, ValidationError
 
@@ -80,7 +80,7 @@ def answer_error(request: HttpRequest, error: Exception) -> HttpResponse:
             return plain_problem(HTTPStatus(error.status_code), str(error))
         case OperationalError() if storage.sqlstate(error) == LOCK_NOT_AVAILABLE:
             return problem(_busy())
-        case OperationalError() | InterfaceError() | InternalError():
+        case DatabaseError() | InterfaceError() if storage.is_away(error):
             log.warning("%s %s: %s", request.method, request.path, error)
             return plain_problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,

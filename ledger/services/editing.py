@@ -16,7 +16,6 @@ from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services import forward
 from ledger.services.asking import ask, judge_variant, tell_revised
 from ledger.services.cases import Case
-from ledger.services.preparing import REPEAT
 from ledger.services.proposing_sql import REJECTED
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, StepState
@@ -87,10 +86,7 @@ def edited(step: StepRow, tool: Tool, args: Any) -> Variant:
     filled = tool.checked_args(args)
     args_text = keys.canonical(filled)
     fingerprint = keys.fingerprint(args_text)
-    effect_key, claimed = tool.effect_key_for(filled) or "", old.effect_key
-    if claimed.startswith(REPEAT):
-        # A deliberate repeat claims beside the effect that it repeats.
-        claimed = claimed.partition(": ")[2]
+    effect_key, claimed = tool.effect_key_for(filled) or "", keys.repeated_effect(old.effect_key)
     if effect_key != claimed:
         _refuse(
             f"With these arguments it would be another effect, {effect_key!r} and not "

@@ -18,7 +18,7 @@ def take_effect(step: StepRow) -> Any | None:
     key = step.variant.effect_key
     if not key:
         return None
-    skeleton = keys.skeleton(key)
+    skeleton = keys.claim_skeleton(key)
     storage.rows(ALONE_WITH_SKELETON, [skeleton])
     storage.execute(CLAIM_EFFECT, [uuid7(), key, skeleton, step.id])
     return storage.row(OTHER_HOLDER, {"skeleton": skeleton, "step": step.id})

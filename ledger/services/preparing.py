@@ -15,11 +15,12 @@ from ledger.services.proposals import Proposal
 from ledger.tools.contract import Tool
 from ledger.tools.installed import registry
 
-# How the claim of a deliberate repeat begins.
-REPEAT = "repeat of "
-_TOOL_OF = """
-SELECT tool FROM ledger_step WHERE id = %(step)s
-UNION ALL SELECT tool FROM ledger_steptombstone WHERE id = %(step)s LIMIT 1
+# Of an archived step that holds its effect no more, nobody knows what that was.
+_REPEATED = """
+SELECT tool, effect_key FROM ledger_step WHERE id = %(step)s
+UNION ALL
+SELECT s.tool, c.key FROM ledger_steptombstone s
+    LEFT JOIN ledger_claimtombstone c ON c.step_id = s.id WHERE s.id = %(step)s LIMIT 1
 """
 
 
@@ -82,7 +83,7 @@ def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
         args=args,
         variant=variant,
         claim=claim,
-        skeleton=keys.skeleton(claim) if claim else "",
+        skeleton=keys.claim_skeleton(claim),
         alternatives=tuple(alternatives),
     )
 
@@ -127,18 +128,23 @@ def _tool(key: str, bearer: Bearer) -> Tool:
 
 
 def _claim(proposal: Proposal, effect_key: str) -> str:
-    """The key to claim. A deliberate repeat claims beside the effect that it repeats.
-
-    So a repeat that is asked again finds the first repeat, and not a third effect.
-    """
+    """The key to claim. A deliberate repeat claims beside the effect that it repeats."""
     if proposal.repeat_of is None:
         return effect_key
     needed(proposal.reason, why="repeat_of asks for a second effect, so say why it is wanted")
-    first = storage.row(_TOOL_OF, {"step": proposal.repeat_of})
+    first = storage.row(_REPEATED, {"step": proposal.repeat_of})
     if first is None or first.tool != proposal.tool:
         raise errors.InvalidArgs(
             f"repeat_of names no step of the tool {proposal.tool!r}: give the id of the step whose "
             "effect is to be made a second time.",
             errors=[{"pointer": "/repeat_of", "detail": "no such step of this tool"}],
         )
-    return f"{REPEAT}{proposal.repeat_of}: {effect_key}"
+    repeated = keys.repeated_effect(first.effect_key or "")
+    if repeated and effect_key and repeated != effect_key:
+        raise errors.InvalidArgs(
+            f"repeat_of names a step whose effect is {repeated!r}, and with these arguments it "
+            f"would be {effect_key!r}: that is no repeat. Leave repeat_of out, or name the step "
+            "that had this effect.",
+            errors=[{"pointer": "/repeat_of", "detail": "another effect"}],
+        )
+    return keys.repeat_claim(proposal.repeat_of, effect_key)

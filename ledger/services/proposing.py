@@ -168,9 +168,11 @@ def _claim_effect(step: UUID, prepared: Prepared) -> bool:
 def _insert(
     unit: Unit, saga: SagaRow, step: UUID, prepared: Prepared, related: dict[str, Any]
 ) -> Answer:
-    duplicate = related.get("lookalike")
-    if duplicate is None and not prepared.claim and prepared.proposal.repeat_of is None:
-        duplicate = related.get("twin") or related.get("version")
+    duplicate = None
+    if prepared.proposal.repeat_of is None:
+        duplicate = related.get("lookalike")
+        if duplicate is None and not prepared.claim:
+            duplicate = related.get("twin") or related.get("version")
     must_ask = _must_ask(prepared, duplicate, related.get("reopened"))
     verdict, alternatives = _judged(saga, step, prepared, must_ask)
     state = _first_state(verdict, related.get("previous"))

@@ -5,7 +5,7 @@ _COLUMNS = """s.id, s.saga_id, s.step_id, s.state, s.tool, s.fingerprint, s.args
 
 # A step whose first choice is another, and that runs this as its alternative, or would have run
 # it before it was edited. The partial index is empty for most sagas.
-_ALIVE = "s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated')"
+_ALIVE = "(s.state NOT IN ('failed', 'rejected', 'cancelled', 'compensated') OR s.residue)"
 _OTHER_VERSION = """(s.alternative > 0 OR s.revision > 1)
     AND (s.alternative > 0 AND s.alternatives -> (s.alternative - 1) @> jsonb_build_object(
             'tool', %(tool)s::text, 'fingerprint', %(fingerprint)s::text)

@@ -43,7 +43,7 @@ def _checked(tool: Tool, call: Call) -> Sighting:
     assert isinstance(tool.target, PythonTarget)
     try:
         return tool.target.check(call)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         return StillUnknown(f"the check of {tool.key} stopped with {describe(error)}")
 
 

@@ -156,7 +156,7 @@ class Tool:
         try:
             outcome = self.target.run(call)
             return self._judged(outcome, call.direction)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # foreign code: whatever it raises, it may have called out
             return Unknown(f"{self.key} stopped with {describe(error)}")
 
     def _judged(self, outcome: Outcome, direction: Direction) -> Outcome:
@@ -178,9 +178,11 @@ class Tool:
         if not self.can_probe(call.direction):
             return StillUnknown(f"{self.key} has no probe for {call.direction}")
         try:
-            sighting = self.target.probe(call)
-        except (Exception, SystemExit) as error:
+            return self._seen(self.target.probe(call))
+        except BaseException as error:
             return StillUnknown(f"the probe of {self.key} stopped with {describe(error)}")
+
+    def _seen(self, sighting: Sighting) -> Sighting:
         match sighting:
             case Applied(result):
                 fault = json_fault(result)
@@ -198,7 +200,7 @@ def describe(error: BaseException) -> str:
     """An exception as one short line."""
     try:
         text = " ".join(str(error).split())
-    except Exception:  # an exception of foreign code may not even have a text
+    except BaseException:  # an exception of foreign code may not even have a text
         text = "(no text)"
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__
 

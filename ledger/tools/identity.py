@@ -11,6 +11,9 @@ from ledger.keys import identity_text
 from ledger.tools.faults import DefinitionError
 from ledger.tools.placeholders import ABSENT, Placeholder, Template, as_text, check, template
 
+# An index of Postgres holds 2,704 bytes, and the key of a repeat is a little longer.
+MAX_BYTES = 1_000
+
 
 class Identity:
     """`refund:{args.payment_id}`, checked. Two different sets of values never give one text."""
@@ -29,7 +32,14 @@ class Identity:
 
     def of(self, args: dict[str, Any]) -> str:
         """The NFC text for these args; InvalidArgs when a part of it is missing or empty."""
-        return identity_text(self._template.filled({"args": args}, self._part))
+        text = identity_text(self._template.filled({"args": args}, self._part))
+        if (size := len(text.encode())) > MAX_BYTES:
+            first = next(part for part in self._template.parts if isinstance(part, Placeholder))
+            detail = (
+                f"makes the tool's {self.what} {size:,} bytes long, and it may have {MAX_BYTES:,}"
+            )
+            raise self._refused(pointer(first.path[1:]), detail)
+        return text
 
     def _part(self, placeholder: Placeholder, value: Any) -> str:
         where = pointer(placeholder.path[1:])
