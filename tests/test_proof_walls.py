@@ -42,7 +42,7 @@ FORGERIES = {
     "change an anchored head": "UPDATE ledger_checkpointhead SET seq = seq - 1",
     "delete an anchored head": "DELETE FROM ledger_checkpointhead",
     "empty the tombstones": "TRUNCATE ledger_tombstone",
-    "empty what the tombstones answer": "TRUNCATE ledger_steptombstone",
+    "empty what the tombstones answer": "TRUNCATE ledger_steptombstone CASCADE",
     "empty the effects of the tombstones": "TRUNCATE ledger_claimtombstone",
     "empty the exports": "TRUNCATE ledger_export CASCADE",
     "empty the restorations": "TRUNCATE ledger_restoration",

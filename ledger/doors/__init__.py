@@ -22,7 +22,7 @@ from ledger.doors.leaving import LEAVING, OPEN, SEALED
 from ledger.doors.returning import NOT_ANEW, RETURNING
 from ledger.walls_sql import REFUSED, append_only
 
-__all__ = ["FUNCTIONS", "INSTALL", "OPEN", "REMOVE", "SEALED"]
+__all__ = ["FUNCTIONS", "INSTALL", "LATE_WORDS", "OPEN", "REMOVE", "SEALED"]
 
 KEPT = (
     "".join(
@@ -49,6 +49,8 @@ CREATE OR REPLACE TRIGGER ledger_export_no_truncate BEFORE TRUNCATE ON ledger_ex
 """
 )
 
+# Apart from the others, which stand since before its table.
+LATE_WORDS = append_only("ledger_lateword")
 INSTALL = LINES + ANSWERS + RETURNING + LEAVING + NOT_ANEW + KEPT
 FUNCTIONS = {
     "ledger_saga_lines": "uuid",

@@ -9,6 +9,7 @@ from ledger.models.step import Step, ToolVersion
 from ledger.models.tombstone import (
     ClaimTombstone,
     Export,
+    LateWord,
     Restoration,
     StepTombstone,
     Tombstone,
@@ -27,6 +28,7 @@ __all__ = [
     "Export",
     "Freeze",
     "IdempotencyRecord",
+    "LateWord",
     "Message",
     "Notice",
     "OutboxMessage",

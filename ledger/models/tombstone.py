@@ -112,6 +112,25 @@ class StepTombstone(models.Model):
         return f"{self.step_id} ({self.tool}), archived"
 
 
+class LateWord(models.Model):
+    """What an attempt said when its saga had left already: heard if the saga ever comes back."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    saga_id = models.UUIDField()
+    step = models.ForeignKey(StepTombstone, on_delete=models.PROTECT, db_index=False)
+    attempt_id = models.UUIDField()
+    direction = models.CharField(max_length=10)
+    evidence = models.JSONField()
+    at = models.DateTimeField(db_default=ClockTimestamp())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["attempt_id"], name="ledger_lateword_once")]
+        indexes = [models.Index(fields=["saga_id"], name="ledger_lateword_of_saga")]
+
+    def __str__(self) -> str:
+        return f"{self.direction} of {self.step_id}, too late"
+
+
 class ClaimTombstone(models.Model):
     """An effect that a step which has left holds for ever."""
 

@@ -78,6 +78,19 @@ WHERE (t.saga_id::text = %(text)s OR t.task_id = %(text)s)
     AND NOT EXISTS (SELECT 1 FROM ledger_saga g WHERE g.id = t.saga_id)
 ORDER BY t.saga_id, t.seq DESC LIMIT 20
 """
+# Whatever was said before the saga left the last time is in its chain.
+_LATE = """
+SELECT w.saga_id, w.attempt_id, w.direction, w.evidence, w.at, s.step_id, s.position, s.state,
+    t.name, t.agent
+FROM ledger_lateword w JOIN ledger_steptombstone s ON s.id = w.step_id
+CROSS JOIN LATERAL (
+    SELECT t.name, t.at, a.name AS agent FROM ledger_tombstone t
+    JOIN ledger_agent a ON a.id = t.agent_id
+    WHERE t.saga_id = w.saga_id ORDER BY t.seq DESC LIMIT 1
+) t
+WHERE {} AND w.at > t.at AND NOT EXISTS (SELECT 1 FROM ledger_saga g WHERE g.id = w.saga_id)
+ORDER BY w.at LIMIT %(limit)s
+"""
 _EXPORTS = """
 SELECT x.id, x.name, x.folder, x.sha256, x.size, x.sagas, x.entries, x.made_by, x.made_at,
     x.finished_at
@@ -95,6 +108,17 @@ CROSS JOIN LATERAL (
 def find(text: str) -> list[Any]:
     """Archived sagas with exactly this id or task id."""
     return rows(_FIND, {"text": text.lower() if len(text) == 36 else text})
+
+
+def late_words(saga_id: UUID) -> list[Any]:
+    """What attempts of an archived saga said after it had left, in the order of its steps."""
+    return rows(_LATE.format("w.saga_id = %(saga)s"), {"saga": saga_id, "limit": 1000})
+
+
+def unheard_words(limit: int) -> list[Any]:
+    """Late words of "done" that no ledger has heard, because their sagas have not come back."""
+    unheard = "w.evidence ->> 'outcome' = 'done'"
+    return rows(_LATE.format(unheard), {"limit": limit})
 
 
 def exports() -> list[Any]:

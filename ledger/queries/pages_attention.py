@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from ledger.models import Attempt, Entry, Message, OutboxMessage, Step
-from ledger.queries import messages
+from ledger.queries import archived, messages
 from ledger.spoken import is_told_in
 from ledger.states import STEP_FINISHED, StepState
 
@@ -38,7 +38,8 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """`unknown` holds effects and undos; `contradicted` what a late answer says otherwise."""
+    """`unknown` holds effects and undos; `contradicted` what a late answer says otherwise;
+    `buried` such an answer about an archived saga."""
 
     stuck: Sequence[Case]
     unknown: Sequence[Case]
@@ -46,6 +47,7 @@ class Attention:
     contradicted: Sequence[Case]
     change_requested: Sequence[Case]
     undelivered: Sequence[Message]
+    buried: Sequence[Any]
     more: bool
 
     @property
@@ -55,7 +57,7 @@ class Attention:
 
     @property
     def is_quiet(self) -> bool:
-        return not (self.cases or self.change_requested or self.undelivered)
+        return not (self.cases or self.change_requested or self.undelivered or self.buried)
 
 
 _IN_DOUBT = Q(state=StepState.UNKNOWN) | (Q(state=StepState.COMPENSATING) & ~Q(held_why=""))
@@ -95,6 +97,7 @@ def _cases(steps: Sequence[Step]) -> list[Case]:
 
 def attention() -> Attention:
     """Everything that waits for an operator, oldest first."""
+    buried = archived.unheard_words(MOST_CASES + 1)
     parked = _parked()
     waiting = {step.pk for step in parked}
     stuck, doubted = _unanswered(Q(state=StepState.STUCK)), _unanswered(_IN_DOUBT)
@@ -111,7 +114,8 @@ def attention() -> Attention:
         contradicted=_cases(contradicted[:MOST_CASES]),
         change_requested=_cases(changes[:MOST_CASES]),
         undelivered=undelivered[:MOST_CASES],
-        more=max(len(one) for one in (*found, undelivered)) > MOST_CASES,
+        buried=buried[:MOST_CASES],
+        more=max(len(one) for one in (*found, undelivered, buried)) > MOST_CASES,
     )
 
 
@@ -127,4 +131,6 @@ def waiting_count(limit: int) -> int:
     """How many steps and messages need a person, counted no further than `limit`."""
     needing = (Q(state=StepState.STUCK) | _IN_DOUBT) & Q(residue=False)
     steps = Step.objects.filter(needing)[:limit].count()
-    return steps if steps == limit else min(limit, steps + len(messages.undelivered()))
+    if steps < limit:
+        steps += len(messages.undelivered()) + len(archived.unheard_words(limit))
+    return min(limit, steps)

@@ -7,6 +7,7 @@ that contradicts what is settled is shown to a person, because nothing else can 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ledger import storage
@@ -30,12 +31,31 @@ from ledger.states import STEP_FINISHED, Direction, RecordState, StepState
 _WILL_RUN = frozenset(
     {StepState.QUEUED, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED, StepState.STUCK}
 )
+# Postgres compares, as it keeps them: 1e23 comes back from it as a whole number.
+_KEEP_LATE = """
+UPDATE ledger_attempt SET late = %(text)s::jsonb
+WHERE id = %(attempt)s AND outcome IS DISTINCT FROM %(text)s::jsonb
+    AND late IS DISTINCT FROM %(text)s::jsonb
+"""
 # Messages that the evidence has answered.
 _DROP = """
 UPDATE ledger_outboxmessage SET taken_at = coalesce(taken_at, clock_timestamp()),
     lease_until = NULL
 WHERE step_id = %s AND taken_at IS NULL
 """
+
+
+def hear(unit: Unit, step: StepRow, direction: Direction, attempt: Any, text: str) -> None:
+    """Keep what an attempt says too late, once, and do what follows. `text`: as `told` gives it.
+
+    Too late to change a state, never too late to be known (design rule 5.5).
+    """
+    if not storage.execute(_KEEP_LATE, {"text": text, "attempt": attempt.id}):
+        return
+    evidence = json.loads(text)
+    saga = unit.sagas[step.saga_id]
+    unit.entry(saga, "attempt.late", step, direction=direction, fence=attempt.fence, **evidence)
+    heed(unit, saga, step, direction, attempt, evidence["outcome"])
 
 
 def heed(

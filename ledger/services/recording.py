@@ -14,7 +14,8 @@ from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
-from ledger.services.evidence import heed
+from ledger.services.evidence import hear
+from ledger.services.latewords import keep_word
 from ledger.services.looking import is_open, weigh
 from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
@@ -27,12 +28,6 @@ SELECT id, token, fence, state, idempotency_key
 FROM ledger_attempt WHERE id = ANY(%s::uuid[])
 """
 
-# Postgres compares, as it keeps them: 1e23 comes back from it as a whole number.
-_KEEP_LATE = """
-UPDATE ledger_attempt SET late = %(text)s::jsonb
-WHERE id = %(attempt)s AND outcome IS DISTINCT FROM %(text)s::jsonb
-    AND late IS DISTINCT FROM %(text)s::jsonb
-"""
 # One whose lease ran out may have been taken anew meanwhile: then an older sight is nobody's.
 _END_LOOKS = """
 UPDATE ledger_outboxmessage o SET lease_until = NULL
@@ -136,6 +131,9 @@ def _record(shift: UUID, finished: Sequence[Finished]) -> bool:
     sagas: set[UUID] = set()
     for found in finished:
         assignment = found.assignment
+        if assignment.step not in unit.steps:
+            keep_word(assignment, found.outcome)
+            continue
         if assignment.saga in sagas:
             # What the answer before came to is read from the rows by what is asked next.
             unit.flush()
@@ -222,20 +220,5 @@ def _settle(unit: Unit, assignment: Assignment, outcome: Outcome, how: str = "at
 
 
 def _record_late(unit: Unit, found: Finished, attempt: Any, outcome: Outcome) -> None:
-    """Too late to change a state, never too late to be known (design rule 5.5)."""
-    text = keys.storable(told(outcome))[0]
-    if not storage.execute(_KEEP_LATE, {"text": text, "attempt": attempt.id}):
-        return
-    evidence = json.loads(text)
-    assignment = found.assignment
-    step = unit.steps[assignment.step]
-    unit.entry(
-        unit.sagas[assignment.saga],
-        "attempt.late",
-        step,
-        direction=assignment.direction,
-        fence=attempt.fence,
-        **evidence,
-    )
-    saga = unit.sagas[assignment.saga]
-    heed(unit, saga, step, assignment.direction, attempt, evidence["outcome"])
+    step = unit.steps[found.assignment.step]
+    hear(unit, step, found.assignment.direction, attempt, keys.storable(told(outcome))[0])

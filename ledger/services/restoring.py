@@ -19,6 +19,7 @@ from ledger.gate import gate
 from ledger.models import Saga
 from ledger.models.fields import uuid7
 from ledger.services.exporting import insert_rows
+from ledger.services.latewords import hear_words
 from ledger.services.verifying import verify_saga
 from ledger.services.verifying_exports import saga_lines_faults
 from ledger.walls_sql import REFUSED
@@ -108,6 +109,7 @@ def restore(saga: SagaLines, *, actor: str) -> bool:
     storage.execute(_TOLD, [saga.id, actor])
     if fault := next(verify_saga(Saga.objects.get(pk=saga.id)), None):
         raise NotRestored(f"it would not verify: {fault}")
+    hear_words(UUID(saga.id), actor=actor)
     return True
 
 

@@ -27,6 +27,7 @@ def archived_saga(request: HttpRequest, saga_id: UUID) -> HttpResponse:
     context = {
         "tombstone": tombstone,
         "steps": archived.step_tombstones(saga_id),
+        "late": archived.late_words(saga_id),
         "is_there": (Path(tombstone.folder) / tombstone.export).exists(),
         **right_to_operate(request),
     }

@@ -63,6 +63,7 @@ def attention(request: HttpRequest) -> HttpResponse:
         ]
         + [remedy.case.question for remedy in remedies.values()]
         + [message.pk for message in found.undelivered]
+        + [word.attempt_id for word in found.buried]
     )
     if live.has_seen(request, mark):
         return live.unchanged()
