@@ -48,7 +48,8 @@ def write(line):
 
 @tool("{key}", title="Book a sum", version="{version}", tier="{tier}", blast_radius="low",
     args={schema!r}, result={result!r}, retries={retries}, settle_s={settle_s},
-    timeout_s={timeout_s}, downstream_idempotent={dedupes}, idempotent_for_s={dedupes_for_s})
+    timeout_s={timeout_s}, downstream_idempotent={dedupes}, idempotent_for_s={dedupes_for_s},
+    effect_key={effect_key!r}, compatible_with={compatible_with!r})
 class Book:
     def execute(self, call):
         time.sleep(call.args.get("takes_s", 0))
@@ -107,13 +108,15 @@ class Till:
             "settle_s": 0.0,
             "dedupes": False,
             "dedupes_for_s": 0.0,
+            "effect_key": None,
+            "compatible_with": [],
             "version": version,
             "remark": remark,
             "book": str(self.book),
             "key": self.key,
         }
         told |= more
-        told["undo"] = "compensate" if told["tier"] == "compensatable" else "correct"
+        told.setdefault("undo", "compensate" if told["tier"] == "compensatable" else "correct")
         (self.package / "tools.py").write_text(SOURCE.format(**told), encoding="utf-8")
         self._start_anew()
         return registry().get(self.key).digest

@@ -19,7 +19,6 @@ from ledger.errors import AlreadyDecided, InvalidArgs, NotFound, SagaError
 from ledger.queries import freezes, pages_timeline
 from ledger.states import BlastRadius, Direction
 from ledger.templatetags.values import folded_paths
-from ledger.tools.installed import registry
 from ledger.views import live
 from ledger.views.people import bearer_of
 
@@ -128,7 +127,7 @@ def page(
     )
     if live.has_seen(request, mark):
         return live.unchanged()
-    steps = outcomes.steps_on_no(row, pages_timeline.brief(saga), _correctable())
+    steps = outcomes.steps_on_no(row, pages_timeline.brief(saga))
     forward = row.approval.direction == Direction.FORWARD
     before = queries_rejections.edited(row.approval)
     reasons, uses = queries_policy.explained(row.approval)
@@ -218,7 +217,3 @@ def reopen(request: HttpRequest, approval_id: UUID) -> HttpResponse:
     except SagaError as error:
         return page(request, row, refusal=error)
     return redirect("approvals:approval-detail", approval_id)
-
-
-def _correctable() -> set[str]:
-    return {tool.key for tool in registry().all() if tool.can_correct}

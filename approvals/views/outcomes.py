@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from approvals.models import Decision
 from approvals.queries import state_sentence
 from approvals.queries_pages import RequestRow
 from approvals.states import Answer, ApprovalState
+from ledger.queries.pages_timeline import StepLine
 from ledger.states import (
     SAGA_ENDED,
     STEP_FINISHED,
@@ -149,21 +151,24 @@ class StepOnNo:
     on_no: str
 
 
-def _undo_of(step: Any, can_correct: bool) -> str:
-    if step.tier == Tier.COMPENSATABLE:
-        return "would be undone"
-    if step.tier == Tier.NON_COMPENSATABLE and can_correct:
-        return "a correction would follow"
-    return "stays: cannot be undone"
+_UNDONE = "would be undone"
+_CORRECTED = "a correction would follow"
+_CORRECTED_PERHAPS = "a correction would follow, if its tool has one"
+_STAYS = "stays: cannot be undone"
 
 
-def steps_on_no(row: RequestRow, rows: Sequence[Any], correctable: set[str]) -> list[StepOnNo]:
-    """What a no does to each step. `rows` have `step` and `title`; `correctable` are tools."""
-    goes_back = _goes_back(row, rows)
-    return [
-        StepOnNo(found.step, found.title, _on_no(row, found.step, goes_back, correctable))
-        for found in rows
-    ]
+def _undo_of(line: StepLine) -> str:
+    if line.tier == Tier.COMPENSATABLE:
+        return _UNDONE
+    if line.tier != Tier.NON_COMPENSATABLE or line.corrects is False:
+        return _STAYS
+    return _CORRECTED if line.corrects else _CORRECTED_PERHAPS
+
+
+def steps_on_no(row: RequestRow, lines: Sequence[StepLine]) -> list[StepOnNo]:
+    """What a no does to each step."""
+    goes_back = _goes_back(row, lines)
+    return [StepOnNo(one.step, one.title, _on_no(row, one, goes_back)) for one in lines]
 
 
 def _goes_back(row: RequestRow, rows: Sequence[Any]) -> bool:
@@ -174,7 +179,8 @@ def _goes_back(row: RequestRow, rows: Sequence[Any]) -> bool:
     return row.approval.direction == Direction.FORWARD and not past
 
 
-def _on_no(row: RequestRow, step: Any, goes_back: bool, correctable: set[str]) -> str:
+def _on_no(row: RequestRow, line: StepLine, goes_back: bool) -> str:
+    step = line.step
     if not row.is_open or row.approval.saga.state in SAGA_ENDED:
         return ""
     if step.pk == row.step.pk:
@@ -182,26 +188,28 @@ def _on_no(row: RequestRow, step: Any, goes_back: bool, correctable: set[str]) -
     if not goes_back:
         return ""
     if step.state == StepState.COMMITTED:
-        return "" if step.residue else _undo_of(step, step.tool in correctable)
+        return "" if step.residue else _undo_of(line)
     return "" if step.state in STEP_FINISHED else "will not run"
+
+
+_SUMMED = {
+    _UNDONE: "would be undone, the last one first",
+    _CORRECTED: "would be answered by a correction",
+    _CORRECTED_PERHAPS: "would be answered by a correction, if its tool has one",
+    _STAYS: "would stay in the world",
+}
 
 
 def cost_of_no(row: RequestRow, steps: Sequence[StepOnNo]) -> str:
     """One sentence on what a no would set off."""
     if row.approval.direction != Direction.FORWARD:
         return "The effect stays in the world and is listed as residue; the saga goes on back."
-    undone = sum(1 for step in steps if step.on_no == "would be undone")
-    corrected = sum(1 for step in steps if step.on_no.startswith("a correction"))
-    stays = sum(1 for step in steps if step.on_no.startswith("stays"))
-    if not (undone or corrected or stays):
-        return "Nothing that already happened is touched; this step does not run."
+    counts = Counter(step.on_no for step in steps)
     parts = [
-        f"{count} {'effect' if count == 1 else 'effects'} {what}"
-        for count, what in (
-            (undone, "would be undone, the last one first"),
-            (corrected, "would be answered by a correction"),
-            (stays, "would stay in the world"),
-        )
-        if count
+        f"{counts[on_no]} {'effect' if counts[on_no] == 1 else 'effects'} {what}"
+        for on_no, what in _SUMMED.items()
+        if counts[on_no]
     ]
+    if not parts:
+        return "Nothing that already happened is touched; this step does not run."
     return "This step does not run, and the saga goes back: " + ", ".join(parts) + "."

@@ -14,9 +14,11 @@ from ledger.errors import NotFound
 from ledger.gate import gate
 from ledger.models import Agent, Attempt, Entry, Freeze, OutboxMessage, Saga, Step
 from ledger.queries import archived, freezes
+from ledger.queries.shown import definition_of
 from ledger.spoken import is_told_in
-from ledger.states import Direction
+from ledger.states import Direction, Tier
 from ledger.storage import rows
+from ledger.tools.installed import recorded_directions
 
 # A saga of a sane agent has a dozen steps; with this many a page still answers within 50 ms.
 STEPS_A_PAGE = 40
@@ -194,16 +196,34 @@ def _held_by(frozen: Sequence[Freeze], due: Sequence[OutboxMessage]) -> Freeze |
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """A step in a short list: itself and what its tool is called."""
+    """A step in a short list: itself, what its tool is called, and how that answers an effect.
+
+    `corrects` is None when nobody knows whether there is a correction.
+    """
 
     step: Step
     title: str
+    tier: str
+    corrects: bool | None
 
 
 def brief(of: Saga) -> list[StepLine]:
     """The first STEPS_A_PAGE steps, without their tries."""
     found = Step.objects.filter(saga=of).select_related("tool_version").order_by("position")
-    return [StepLine(step, _title(step)) for step in found[:STEPS_A_PAGE]]
+    return [StepLine(step, _title(step), *_undoing(step)) for step in found[:STEPS_A_PAGE]]
+
+
+def _undoing(step: Step) -> tuple[str, bool | None]:
+    """The tier of what ran, and whether its tool was recorded with a correction."""
+    tool, digest, tier = step.tool, step.tool_version_id, step.tier
+    if step.alternative:
+        taken = step.alternatives[step.alternative - 1]
+        tool, digest, tier = taken["tool"], taken["tool_digest"], taken["tier"]
+    if tier != Tier.NON_COMPENSATABLE:
+        return tier, False
+    kept = definition_of(tool, digest) if step.alternative else step.tool_version.definition
+    able = recorded_directions(tool, digest, kept)
+    return tier, None if able is None else Direction.CORRECT in able
 
 
 def _title(step: Step) -> str:

@@ -13,7 +13,7 @@ from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, judge, key_for
 from ledger.services.reconciling import has_open_doubt
-from ledger.services.tooling import recorded_tool
+from ledger.services.tooling import can_correct
 from ledger.services.unit import Unit
 from ledger.states import (
     STEP_IN_DOUBT,
@@ -124,7 +124,7 @@ def _start_undo(unit: Unit, saga: SagaRow, step: StepRow) -> bool:
     unit.move(
         step,
         StepState.COMPENSATING,
-        f"step.{_GERUND[direction]}",
+        f"step.{GERUND[direction]}",
         direction=direction,
         idempotency_key=key_for(step, direction),
     )
@@ -132,16 +132,16 @@ def _start_undo(unit: Unit, saga: SagaRow, step: StepRow) -> bool:
     return True
 
 
-_GERUND = {Direction.COMPENSATE: "compensating", Direction.CORRECT: "correcting"}
+GERUND = {Direction.COMPENSATE: "compensating", Direction.CORRECT: "correcting"}
 
 
 def undo_direction(step: StepRow) -> Direction | None:
-    """How a step's effect is answered when its saga goes back, by what its tool is able to do."""
+    """How a step's effect is answered when its saga goes back, by what is recorded of its tool."""
     variant = step.variant
     if variant.tier == Tier.COMPENSATABLE:
         return Direction.COMPENSATE
-    tool = recorded_tool(variant)
-    if variant.tier == Tier.NON_COMPENSATABLE and tool is not None and tool.can_correct:
+    # Where nobody knows it is tried: that waits for the code or for a person, and tells nothing.
+    if variant.tier == Tier.NON_COMPENSATABLE and can_correct(variant) is not False:
         return Direction.CORRECT
     return None
 

@@ -11,7 +11,6 @@ from ledger import storage
 from ledger.actions import Action, Facts, Offer, Trouble, offers
 from ledger.rows import SAGA_AND_STEP_COLUMNS, SAGA_WIDTH, SagaRow, StepRow
 from ledger.services.asking import key_for
-from ledger.services.backward import undo_direction
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.states import STEP_FINISHED, Direction, StepState
 
@@ -25,6 +24,11 @@ SELECT s.id, a.state AS last_try, a.direction AS tried, m.kind AS waits, m.parke
     m.due_at > clock_timestamp() AS delayed,
     ARRAY(SELECT key FROM ledger_idempotencyrecord
         WHERE step_id = s.id AND state = 'executed') AS spent,
+    -- An undo is begun once, in one direction, whatever code is here today.
+    coalesce((SELECT CASE e.kind WHEN 'step.correcting' THEN 'correct' ELSE 'compensate' END
+        FROM ledger_entry e WHERE e.saga_id = s.saga_id AND e.step_id = s.step_id
+            AND e.kind IN ('step.compensating', 'step.correcting') ORDER BY e.seq LIMIT 1),
+        'forward') AS tries_now,
     (SELECT count(*) FROM ledger_entry e WHERE e.saga_id = s.saga_id AND e.step_id = s.step_id
         AND e.kind::text LIKE 'operator.%%' AND e.payload::jsonb ->> 'question' IS NOT NULL
     ) AS answers
@@ -92,10 +96,8 @@ def case_of(saga: SagaRow, step: StepRow) -> Case:
 
 
 def _case(saga: SagaRow, step: StepRow, seen: Any) -> Case:
-    direction = Direction.FORWARD
-    if step.executed_seq is not None:
-        direction = undo_direction(step) or Direction.COMPENSATE
-    tool = tool_to_run(step)
+    direction = Direction(seen.tries_now)
+    tool = tool_to_run(step, direction)
     parked = tool if isinstance(tool, Parked) else None
     waits_parked = bool(seen.parked_why)
     facts = Facts(

@@ -107,7 +107,7 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
     if not _is_wanted(message, saga, step):
         storage.execute(sql.VOID, [message.message])
         return None
-    tool = tool_to_run(step)
+    tool = tool_to_run(step, Direction(message.direction))
     if isinstance(tool, Parked):
         _park(unit, saga, step, message, tool.why)
         return None

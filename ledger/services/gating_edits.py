@@ -89,7 +89,7 @@ def _draft(
 
 def _tool(step: StepRow) -> Tool:
     """The code that the person was shown and that will run: never a newer one by the way."""
-    tool = tool_to_run(step)
+    tool = tool_to_run(step, Direction.FORWARD)
     if isinstance(tool, Parked):
         raise errors.InvalidArgs(f"It cannot be edited now. {tool.why}", errors=[])
     return tool

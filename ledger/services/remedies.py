@@ -11,7 +11,7 @@ from ledger.outcomes import Applied, NotApplied
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
 from ledger.services.attempts import settle_attempts_in_doubt, spend_key
-from ledger.services.backward import advance, ask_or_send, begin
+from ledger.services.backward import GERUND, advance, ask_or_send, begin
 from ledger.services.cases import Case
 from ledger.services.looking import conclude
 from ledger.services.settling import ask_again, commit, fail, undone
@@ -88,7 +88,7 @@ def did_not_happen(unit: Unit, case: Case) -> None:
         else:
             undone(unit, saga, step, direction, late.result, how="late answer")
     elif case.trouble == Trouble.DOUBT:
-        tool = tool_to_run(step)
+        tool = tool_to_run(step, Direction.FORWARD)
         known = None if isinstance(tool, Parked) else tool
         conclude(unit, saga, step, Direction.FORWARD, NotApplied(), tool=known, how="operator")
     else:
@@ -194,6 +194,7 @@ def _run_again(unit: Unit, saga: SagaRow, step: StepRow) -> None:
 def _undo_again(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction) -> None:
     step.error = None  # the person has answered for the doubt
     if step.state == StepState.STUCK:
-        unit.move(step, StepState.COMPENSATING, "step.compensating", why="an operator tries again")
+        kind = f"step.{GERUND[direction]}"
+        unit.move(step, StepState.COMPENSATING, kind, why="an operator tries again")
     forward.unstick(unit, saga, "an operator tried again")
     ask_or_send(unit, saga, step, direction)

@@ -69,7 +69,7 @@ def expire_attempt(attempt_id: UUID) -> bool:
         if direction == Direction.FORWARD or step.state != StepState.COMPENSATING:
             unit.flush()
             return True
-    tool = tool_to_run(step)
+    tool = tool_to_run(step, direction)
     if isinstance(tool, Parked):
         # Whoever has the tool can say how it is found out; where nobody has, the look is parked.
         unit.send(step, "probe", direction)

@@ -15,7 +15,7 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import key_for
 from ledger.services.attempts import spend_key
 from ledger.services.effects import take_effect
-from ledger.services.tooling import recorded_tool
+from ledger.services.tooling import target_dedupes
 from ledger.services.unit import Unit
 from ledger.states import STEP_FINISHED, Direction
 
@@ -105,9 +105,7 @@ def tell_second_effect(
     settled = key_for(step, direction)
     said = [row.idempotency_key for row in storage.rows(_OTHERS_DONE, [step.id, direction, fence])]
     key = key or settled
-    tool = recorded_tool(step.variant)
-    dedupes = tool is not None and tool.downstream_idempotent
-    again = 0 if dedupes else said.count(key) - (fence == 0)
+    again = 0 if target_dedupes(step.variant) else said.count(key) - (fence == 0)
     others = {one for one in (*said, settled) if one != key}
     if again > 0 or others:
         what = "attempts" if direction == Direction.FORWARD else "undos"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from ledger import storage
 from ledger.errors import InvalidArgs, UnknownTool
 from ledger.rows import StepRow, Variant
-from ledger.tools.contract import Tool
-from ledger.tools.installed import registry
+from ledger.states import Direction
+from ledger.tools.contract import Tool, digest_of
+from ledger.tools.installed import recorded_directions, registry
 from ledger.tools.schemas import Schema
 
 
@@ -19,7 +21,8 @@ class Parked:
     """The step must wait: `why` says for what, in a sentence for operators.
 
     `changed_to` is the digest of today's code when only its name is the same; `misfit` says why
-    the stored args do not fit that code's schema, or ''.
+    that code cannot run it (it has no such direction, or a schema that the stored args do not
+    fit), or ''.
     """
 
     why: str
@@ -50,16 +53,37 @@ def recorded_tool(variant: Variant) -> Tool | None:
 
 @functools.lru_cache(maxsize=256)
 def _rebuilt(digest: str) -> Tool | None:
+    definition = _definition(digest)
+    return None if definition is None else registry().rebuild(definition)
+
+
+def _definition(digest: str) -> dict[str, Any] | None:
+    """A tool as it was recorded. One that was changed behind the ledger is not what was."""
     found = storage.row(
         "SELECT definition::text AS definition FROM ledger_toolversion WHERE digest = %s", [digest]
     )
-    tool = None if found is None else registry().rebuild(json.loads(found.definition))
-    # A definition that was changed behind the ledger is not the one that was recorded.
-    return tool if tool is not None and tool.digest == digest else None
+    told: dict[str, Any] = {} if found is None else json.loads(found.definition)
+    try:
+        return told if digest_of(told) == digest else None
+    except InvalidArgs:  # a number in it (1e23) comes back from Postgres as another
+        return None
 
 
-def tool_to_run(step: StepRow) -> Tool | Parked:
-    """The tool that may run this step now, or why it must wait (cases C14, C55, C111)."""
+def can_correct(variant: Variant) -> bool | None:
+    """Whether its tool had a correction when the step was proposed; None when nobody knows."""
+    digest = variant.tool_digest
+    directions = recorded_directions(variant.tool, digest, _definition(digest))
+    return None if directions is None else Direction.CORRECT in directions
+
+
+def target_dedupes(variant: Variant) -> bool:
+    """Whether the step's target makes one effect of all that comes under one key, as recorded."""
+    return bool((_definition(variant.tool_digest) or {}).get("downstream_idempotent"))
+
+
+def tool_to_run(step: StepRow, direction: Direction) -> Tool | Parked:
+    """The tool that may run this direction of a step now, or why it must wait (cases C14, C55,
+    C111)."""
     variant = step.variant
     recorded = recorded_tool(variant)
     if recorded is not None:
@@ -73,11 +97,12 @@ def tool_to_run(step: StepRow) -> Tool | Parked:
         )
     declared = {variant.tool_version, variant.tool_digest}
     if current.compatible_with & declared or step.confirmed_tool == current.digest:
-        return current
-    return _changed(variant, current)
+        if direction in current.target.directions:
+            return current
+    return _changed(variant, current, direction)
 
 
-def _changed(variant: Variant, current: Tool) -> Parked:
+def _changed(variant: Variant, current: Tool, direction: Direction) -> Parked:
     """The wait for a person's yes to code that has changed under a step."""
     versions = (
         f"version {variant.tool_version} then, {current.version} now"
@@ -85,6 +110,10 @@ def _changed(variant: Variant, current: Tool) -> Parked:
         else f"both are called version {current.version}, but the code differs"
     )
     why = f"The tool {variant.tool} has changed since the step was proposed ({versions})."
+    if direction not in current.target.directions:
+        misfit = f"It has no {direction} now."
+        then = "Skip it, or answer for the step by hand."
+        return Parked(f"{why} {misfit} {then}", current.digest, current.version, misfit)
     try:
         current.checked_args(variant.args)
     except InvalidArgs as error:

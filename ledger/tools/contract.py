@@ -25,8 +25,9 @@ from ledger.tools.faults import DefinitionError
 from ledger.tools.identity import Identity
 from ledger.tools.schemas import Schema, checked
 
-# What may change without a person having to confirm it: it alters no call.
-_NOT_IN_DIGEST = frozenset({"title", "compatible_with"})
+# What may change without a person having to confirm it: it alters no call. `directions` cannot
+# change alone, for they are read off the source, which has a digest of its own.
+_NOT_IN_DIGEST = frozenset({"title", "compatible_with", "directions"})
 MAX_RESULT_DEPTH = 100
 JSON_LEAVES = (str, int, float, bool, type(None))
 

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.utils.module_loading import module_has_submodule
 
-from ledger.tools.registry import Registry, load
+from ledger.states import Direction
+from ledger.tools.registry import Registry, directions_of, load
+
+
+def recorded_directions(
+    tool: str, digest: str, definition: Mapping[str, Any] | None
+) -> frozenset[Direction] | None:
+    """What a tool was able to do under this digest; None when nobody knows.
+
+    Its snapshot says so, whether this process has the code or not: that it has not tells nothing.
+    """
+    told = directions_of(definition or {})
+    if told is None and tool in registry() and registry().get(tool).digest == digest:
+        told = registry().get(tool).target.directions
+    return told
 
 
 @cache

@@ -165,7 +165,13 @@ def tool(
                 "compatible_with": sorted(compatible_with),
             }
             schemas = {"args": closed(schema_of(args)), "result": result}
-            source = {"source": "python", "module": name, "source_digest": source_digest(cls)}
+            source: dict[str, Any] = {
+                "source": "python",
+                "module": name,
+                "source_digest": source_digest(cls),
+            }
+            # Told of an old step, when no process has this source any more.
+            source |= {"directions": sorted(target.directions)}
             built = _drillable(_built({**given, **schemas, **source}, target), drill)
         except (DefinitionError, ValueError, TypeError) as error:
             raise InvalidTools([Fault(name, f"{key}: {error}")]) from error
@@ -179,7 +185,7 @@ def _built(definition: dict[str, Any], target: PythonTarget) -> Tool:
     plain = {
         name: value
         for name, value in definition.items()
-        if name not in ("args", "result", "source", "module", "source_digest")
+        if name not in ("args", "result", "source", "module", "source_digest", "directions")
     }
     plain["tier"] = Tier(plain["tier"])
     plain["blast_radius"] = BlastRadius(plain["blast_radius"])

@@ -8,9 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from ledger.errors import UnknownTool
+from ledger.states import Direction
 from ledger.tools import toolsfile
 from ledger.tools.contract import Tool
-from ledger.tools.definitions import Builder
+from ledger.tools.definitions import ACTIONS, Builder
 from ledger.tools.faults import Fault, InvalidTools
 from ledger.tools.python import tools_in
 
@@ -59,6 +60,17 @@ class Registry:
             return Builder(dict(definition), self._environ).build()
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
+
+
+def directions_of(definition: Mapping[str, Any]) -> frozenset[Direction] | None:
+    """What the tool of a step's snapshot was able to do, whatever this process knows of it.
+
+    None where the snapshot does not say: earlier releases did not write it for Python tools.
+    """
+    if definition.get("source") == "file":
+        return frozenset(d for name, d in ACTIONS.items() if name in definition)
+    told = definition.get("directions")
+    return None if told is None else frozenset(Direction(one) for one in told)
 
 
 def _origin(tool: Tool) -> str:
