@@ -24,6 +24,7 @@ from ledger import faultpoints, storage
 from ledger.gate import gate
 from ledger.listening import LOST, listen, wait_for_notify
 from ledger.services import checkpoints, drilling, freezing, shifts, sweeping, telling
+from ledger.storage import alone
 
 logger = logging.getLogger(__name__)
 
@@ -89,25 +90,14 @@ def sweep() -> int:
     """
     changed = 0
     for attempt in sweeping.expired_attempts():
-        changed += bool(_alone(partial(sweeping.expire_attempt, attempt)))
-    changed += _alone(sweeping.return_lost_looks) or 0
-    changed += _alone(freezing.lift_expired) or 0
-    changed += _alone(drilling.give_up) or 0
-    changed += _alone(gate().sweep) or 0
-    changed += _alone(telling.spread_sagas) or 0
+        changed += alone(partial(sweeping.expire_attempt, attempt))
+    changed += alone(sweeping.return_lost_looks)
+    for freeze in freezing.expired():
+        changed += alone(partial(freezing.lift, freeze, actor="clock"))
+    changed += alone(drilling.give_up)
+    changed += alone(gate().sweep)
+    changed += alone(telling.spread_sagas)
     return changed
-
-
-def _alone(work: Callable[[], int | bool]) -> int | bool:
-    """One item of a sweep; what goes wrong with it is told and does not stop the sweep."""
-    try:
-        return work()
-    except Exception as error:
-        # A row that somebody holds locked (55P03) is no lost database.
-        if storage.is_lost(error):
-            raise
-        logger.exception("one item of a sweep failed")
-        return 0
 
 
 def run_once() -> int:
@@ -147,8 +137,8 @@ class RelayLoop:
             sweep()
         if now >= self._next_anchor:
             self._next_anchor = now + ANCHOR_EVERY_S
-            _alone(checkpoints.anchor)
-            _alone(sweeping.purge_messages)
+            alone(checkpoints.anchor)
+            alone(sweeping.purge_messages)
         ring_if_needed()
         if shifts.live().alive:
             # A live shift hears the same NOTIFY. Postgres wakes every session that listens, so

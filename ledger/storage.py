@@ -155,6 +155,18 @@ def is_lost(error: BaseException) -> bool:
     return not state or state.startswith("08") or state in {"57P01", "57P02", "57P03"}
 
 
+def alone(work: Callable[[], int | bool]) -> int:
+    """One row of many that a sweep takes: what goes wrong with it is told, and stops no other."""
+    try:
+        return int(work())
+    except Exception as error:
+        # A row that somebody holds locked (55P03) is no lost database.
+        if is_lost(error):
+            raise
+        logger.exception("one item of a sweep failed")
+        return 0
+
+
 def read_back(function: Callable[P, T]) -> Callable[P, T]:
     """Run a transition once more on a new connection when its COMMIT may have been lost.
 

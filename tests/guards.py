@@ -201,9 +201,9 @@ GUARDS = [
     ),
     Guard(
         "Sweep: one row that cannot be swept stops no other",
-        "ledger/outbox.py",
-        "        if storage.is_lost(error):\n",
-        "        if True:\n",
+        "ledger/storage.py",
+        "        if is_lost(error):\n            raise\n        logger.exception(",
+        "        if True:\n            raise\n        logger.exception(",
         "tests/test_cases_queue.py::test_one_attempt_that_cannot_be_expired_stops_no_other",
     ),
     Guard(

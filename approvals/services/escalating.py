@@ -6,6 +6,7 @@ that is passed on is asked anew, and so told of as a new one; a reminder is told
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -89,7 +90,7 @@ def escalate(request: UUID) -> bool:
 
 def remind() -> int:
     """Record the reminders that are due; how many."""
-    return sum(_remind(row.id) for row in storage.rows(_TO_REMIND, [BATCH]))
+    return sum(storage.alone(partial(_remind, row.id)) for row in storage.rows(_TO_REMIND, [BATCH]))
 
 
 @storage.transition

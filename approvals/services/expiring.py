@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from uuid import UUID
-
-from django.db import DatabaseError
 
 from approvals.services.escalating import escalate, remind
 from approvals.services.locking import lock_saga_of
 from ledger import storage
 from ledger.services import gating
 from ledger.services.unit import Superseded
-
-logger = logging.getLogger(__name__)
 
 # Requests that one sweep ends: enough for a burst, few enough that a sweep stays short.
 BATCH = 100
@@ -42,19 +38,19 @@ UNANSWERED = (
 
 def sweep() -> int:
     """End, pass on and remind of what is due; how many. Safe in any number of processes."""
-    return sum(_alone(row.id) for row in storage.rows(DUE, [BATCH])) + remind()
+    return (
+        sum(storage.alone(partial(_end_or_cancel, row.id)) for row in storage.rows(DUE, [BATCH]))
+        + remind()
+    )
 
 
-def _alone(request: UUID) -> bool:
-    """One request in its own transaction: what goes wrong with it stops no other."""
+def _end_or_cancel(request: UUID) -> bool:
+    """One request in its own transaction."""
     try:
         return _end(request)
     except Superseded:
         storage.execute(CANCEL, [request])
         return True
-    except DatabaseError:
-        logger.exception("request %s could not be ended", request)
-        return False
 
 
 @storage.transition

@@ -59,12 +59,13 @@ def lift(freeze_id: UUID, *, actor: str) -> bool:
     return bool(ended)
 
 
-def lift_expired() -> int:
-    """End the freezes whose time is over, so that a paused saga does not stay so; how many."""
+def expired() -> list[UUID]:
+    """The freezes whose time is over: each is then lifted, so that no saga stays paused for it."""
     due = storage.rows(
-        "SELECT id FROM ledger_freeze WHERE lifted_at IS NULL AND expires_at <= clock_timestamp()"
+        "SELECT id FROM ledger_freeze WHERE lifted_at IS NULL AND expires_at <= clock_timestamp() "
+        "ORDER BY expires_at"
     )
-    return sum(lift(row.id, actor="clock") for row in due)
+    return [row.id for row in due]
 
 
 def active_freezes() -> Any:
@@ -104,7 +105,9 @@ def _pause(value: str, reason: str, actor: str) -> None:
 def _resume(saga_id: UUID, actor: str) -> None:
     unit = Unit(actor)
     unit.lock([saga_id])
-    saga = unit.sagas[saga_id]
+    saga = unit.sagas.get(saga_id)
+    if saga is None:
+        return  # it ended, and has left for the archive: nothing of it waits
     unit.entry(saga, "saga.thawed")
     resume(unit, saga)
     unit.flush()
