@@ -53,8 +53,8 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0014_an_entry_names_its_number",
-        "a17cf2fe161cf704471972dc1f16faadd8bcdce9b7a02df475a2a3c169b4d2c6",
+        "0018_sealed_as_it_left",
+        "de5e73ba9a4df48a032934b49c7d178101f33f642a5edc1cf3056ed0d551a491",
     ),
     "approvals": (
         "0008_sealed_walls",

@@ -28,7 +28,8 @@ KEPT = (
     "".join(
         append_only(table)
         for table in (
-            *("ledger_tombstone", "ledger_steptombstone", "ledger_claimtombstone"),
+            "ledger_tombstone",
+            "ledger_claimtombstone",
             "ledger_restoration",
         )
     )

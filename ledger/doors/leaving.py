@@ -83,8 +83,9 @@ BEGIN
         RAISE EXCEPTION 'saga % cannot be archived: %', NEW.saga_id, why
             USING ERRCODE = '{REFUSED}';
     END IF;
+    -- Steps that came back and leave again answer as they are now.
     INSERT INTO ledger_steptombstone (id) SELECT s.id FROM ledger_step s
-        WHERE s.saga_id = NEW.saga_id ON CONFLICT (id) DO NOTHING;
+        WHERE s.saga_id = NEW.saga_id ON CONFLICT (id) DO UPDATE SET state = EXCLUDED.state;
     INSERT INTO ledger_claimtombstone (id) SELECT c.id FROM ledger_effectclaim c
         JOIN ledger_step s ON s.id = c.step_id
         WHERE s.saga_id = NEW.saga_id AND c.released_at IS NULL ON CONFLICT (id) DO NOTHING;
@@ -109,6 +110,11 @@ CREATE CONSTRAINT TRIGGER ledger_tombstone_left AFTER INSERT ON ledger_tombstone
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_tombstone_left();
 CREATE OR REPLACE FUNCTION ledger_steptombstone_true() RETURNS trigger LANGUAGE plpgsql AS $door$
 BEGIN
+    IF TG_OP = 'DELETE' OR TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
+        RAISE EXCEPTION '% keeps its rows: % is refused', TG_TABLE_NAME, TG_OP
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    -- Whatever a writer says: a step's tombstone is its row, and without one it stays as it is.
     SELECT s.saga_id, s.step_id, s.position, s.tool, v.version, s.tier, s.fingerprint,
         s.idempotency_key, s.state, s.result_text, s.error, s.residue, s.attempts, s.created_at,
         s.executed_at, s.finished_at
@@ -126,6 +132,10 @@ BEGIN
 END $door$;
 CREATE OR REPLACE TRIGGER ledger_steptombstone_true BEFORE INSERT ON ledger_steptombstone
     FOR EACH ROW EXECUTE FUNCTION ledger_steptombstone_true();
+CREATE OR REPLACE TRIGGER ledger_steptombstone_no_change BEFORE UPDATE OR DELETE
+    ON ledger_steptombstone FOR EACH ROW EXECUTE FUNCTION ledger_steptombstone_true();
+CREATE OR REPLACE TRIGGER ledger_steptombstone_no_truncate BEFORE TRUNCATE
+    ON ledger_steptombstone FOR EACH STATEMENT EXECUTE FUNCTION ledger_append_only();
 CREATE OR REPLACE FUNCTION ledger_claimtombstone_true() RETURNS trigger
 LANGUAGE plpgsql AS $door$
 BEGIN

@@ -1,4 +1,4 @@
-"""What stays of a saga that has left for an export. No row here is ever changed or deleted."""
+"""What stays of a saga that has left for an export. No row here is ever deleted."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class Tombstone(models.Model):
 class StepTombstone(models.Model):
     """What a step that has left is still asked for: its digest, its key, its stored answer.
 
-    Its args are gone; their digest tells whether somebody asks for the same.
+    Its args are gone; their digest tells whether somebody asks for the same. The one change: a
+    step that came back and leaves again is told as it leaves then.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)

@@ -22,7 +22,8 @@ _TOMBSTONES = """
 SELECT t.saga_id, t.seq, t.at, t.actor, t.payload, t.prev_hash, t.hash, t.task_id, t.name,
     t.opened_digest, t.state, t.steps, t.sha256, a.name AS agent, x.name AS export,
     g.head_seq IS NOT NULL AS is_here, e.hash AS entry_hash, r.seq IS NOT NULL AS came_back,
-    (SELECT count(*) FROM ledger_steptombstone s WHERE s.saga_id = t.saga_id) AS answers
+    (SELECT count(*) FROM ledger_steptombstone s WHERE s.saga_id = t.saga_id) AS answers,
+    (SELECT max(n.seq) FROM ledger_tombstone n WHERE n.saga_id = t.saga_id) = t.seq AS is_newest
 FROM ledger_tombstone t
 JOIN ledger_agent a ON a.id = t.agent_id JOIN ledger_export x ON x.id = t.export_id
 LEFT JOIN ledger_saga g ON g.id = t.saga_id
@@ -88,8 +89,10 @@ def _fault(row: Any, answers: Sequence[str]) -> str:
         "opened_digest": row.opened_digest,
         "outcome": row.state,
         "steps": row.steps,
-        "answers": _digest("\n".join(sorted(answers))),
     }
+    if row.is_newest:
+        # A saga that came back and left again answers as it left last.
+        said["answers"] = _digest("\n".join(sorted(answers)))
     told = json.loads(row.payload)
     if wrong := sorted(name for name in said if told.get(name) != said[name]):
         return f"it has another {', '.join(wrong)} than its seal"
