@@ -12,9 +12,9 @@ One JSON object a line (UTF-8), in this order:
     {"kind": "manifest", "sagas", "entries", "lines", "heads", "sha256"}
 
 `sha256` of a saga is over its lines of the ledger (tables `ledger_…`), each with its line feed,
-and its tombstone has the same; `gate_sha256` over the others. `heads` is the root over all ends
-of chains, as a checkpoint's (ledger/chain.py), in the order of the file. The manifest's `sha256`
-is over every byte before its line. Pure: no Django.
+`gate_sha256` over the others, and its tombstone has both. `heads` is the root over all ends of
+chains, as a checkpoint's (ledger/chain.py), in the order of the file. The manifest's `sha256` is
+over every byte before its line. Pure: no Django.
 """
 
 from __future__ import annotations

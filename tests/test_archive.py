@@ -338,16 +338,16 @@ def test_nothing_of_a_saga_is_left_behind(shop: Shop, tmp_path: Path) -> None:
     """Every table that leads to a saga, a step or a request belongs to what leaves, or stays.
 
     A new one must be named: in `EXPORTED` or `SPENT` (ledger/doors/exported.py), in the gate's
-    `TABLES` (approvals/services/archiving.py), or here, with the reason why it stays.
+    own (approvals/doors.py), or here, with the reason why it stays.
     """
-    from approvals.services.archiving import TABLES
+    from approvals import doors
     from ledger.doors.exported import EXPORTED, SPENT
 
     query = """
         SELECT DISTINCT conrelid::regclass::text FROM pg_constraint
         WHERE contype = 'f' AND confrelid::regclass::text = ANY(%s)
     """
-    named = {table for table, *_ in EXPORTED} | set(SPENT) | set(TABLES)
+    named = {table for table, *_ in EXPORTED} | set(SPENT) | {table for table, _ in doors.EXPORTED}
     with connection.cursor() as cursor:
         cursor.execute(query, [sorted(named - {"ledger_toolversion"})])
         leading = {table for (table,) in cursor.fetchall()}

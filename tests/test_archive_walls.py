@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -52,12 +53,14 @@ def export() -> UUID:
 
 
 DIGEST = "(SELECT ledger_saga_digest(%(saga)s))"
+# Nothing was asked about these sagas.
+OF_NOTHING = f"'{hashlib.sha256().hexdigest()}'"
 
 
-def bury(sha256: str = DIGEST) -> str:
+def bury(sha256: str = DIGEST, gate_sha256: str = OF_NOTHING) -> str:
     return (
-        "INSERT INTO ledger_tombstone (id, saga_id, export_id, sha256, actor) "
-        f"VALUES (%(id)s, %(saga)s, %(export)s, {sha256}, 'eve')"
+        "INSERT INTO ledger_tombstone (id, saga_id, export_id, sha256, gate_sha256, actor) "
+        f"VALUES (%(id)s, %(saga)s, %(export)s, {sha256}, {gate_sha256}, 'eve')"
     )
 
 
@@ -107,15 +110,17 @@ def test_a_tombstone_must_have_the_digest_of_what_leaves(shop: Shop) -> None:
     saga = ended(shop)
     said = refused(bury("repeat('0', 64)"), *archiving.LEAVE, **values(saga))
     assert "not what its export holds" in said
+    said = refused(bury(gate_sha256="''"), *archiving.LEAVE, **values(saga))
+    assert "asked and decided about it is not what its export holds" in said
 
 
 def test_what_a_writer_says_of_a_saga_is_overwritten_by_what_is_so(shop: Shop) -> None:
     """A tombstone is filled in from the rows: nobody can bury a saga under another story."""
     saga = ended(shop)
     lie = (
-        "INSERT INTO ledger_tombstone (id, saga_id, export_id, sha256, actor, task_id, name, "
-        "state, seq, payload, hash) VALUES (%(id)s, %(saga)s, %(export)s, "
-        f"{DIGEST}, 'eve', 'x', 'y', 'compensated', 99, '{{}}', 'h')"
+        "INSERT INTO ledger_tombstone (id, saga_id, export_id, sha256, gate_sha256, actor, "
+        "task_id, name, state, seq, payload, hash) VALUES (%(id)s, %(saga)s, %(export)s, "
+        f"{DIGEST}, {OF_NOTHING}, 'eve', 'x', 'y', 'compensated', 99, '{{}}', 'h')"
     )
     with transaction.atomic():
         for statement in (lie, *archiving.LEAVE):
@@ -239,6 +244,7 @@ def tamper(table: str, change: str) -> None:
     [
         ("ledger_tombstone", "SET name = 'x'", "another name than its seal"),
         ("ledger_tombstone", "SET state = 'compensated'", "another outcome than its seal"),
+        ("ledger_tombstone", "SET gate_sha256 = ''", "another gate_sha256 than its seal"),
         ("ledger_tombstone", "SET actor = 'eve'", "does not match its hash"),
         ("ledger_tombstone", "SET payload = payload || ' '", "does not match its hash"),
         ("ledger_steptombstone", "SET result_text = '{}'", "another answers than its seal"),

@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from psycopg.types.json import Jsonb
 
+from approvals import doors as approvals_doors
 from approvals import messagewalls as approvals_messagewalls
 from approvals import walls as approvals_walls
 from approvals import walls_who
@@ -35,7 +36,7 @@ from tests.proofcast import Agent, Console, address, step, wait_for_states
 
 # In the order in which they are installed.
 OWN: tuple[Any, ...] = (drill_walls, messagewalls, approvals_messagewalls)
-SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, walls_who, *OWN)
+SOURCES: tuple[Any, ...] = (walls, doors, approvals_walls, walls_who, approvals_doors, *OWN)
 # Those of messages have a migration each, which this pins.
 MESSAGES = {
     "ledger": "1666b3c1eea17890814f0596c0259f78babfe40c1d5f1d6376969c8786588ee7",
@@ -49,16 +50,17 @@ WALLS = {
     + approvals_walls.DOOR
     + approvals_walls.LIMITS
     + walls_who.INSTALL
+    + approvals_doors.INSTALL
     + approvals_walls.SEAL,
 }
 INSTALLED = {
     "ledger": (
         "0018_sealed_as_it_left",
-        "de5e73ba9a4df48a032934b49c7d178101f33f642a5edc1cf3056ed0d551a491",
+        "c92e8f1aa76e3adeb526731def5f0b27064f411be96b71ad5f71cadca70a5d78",
     ),
     "approvals": (
-        "0008_sealed_walls",
-        "1c5f4cbe4ac11e069a04463e3215386044fe0a170f3b2fbb09478b15701dcf2f",
+        "0009_sealed_with_its_saga",
+        "3d5cc844ac9aa66e980ef33e5ebc174b5003812d8a8c417974e1da597449a65c",
     ),
 }
 

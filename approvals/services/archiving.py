@@ -11,42 +11,33 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from approvals.doors import EXPORTED
 from approvals.limits import LONGEST_S
 from ledger import storage
 from ledger.services.exporting import insert_rows
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
-_OF_REQUESTS = "t.approval_id IN (SELECT a.id FROM approvals_approval a WHERE a.saga_id = %s)"
-# Every table whose rows belong to one saga, in the order in which they can be put back. A test
-# looks for foreign keys that lead here and are not in it.
-TABLES = {
-    "approvals_approval": "t.saga_id = %s",
-    "approvals_decision": _OF_REQUESTS,
-    "approvals_review": _OF_REQUESTS,
-}
+# The last first: a decision is found by its request.
+_LEAVE = [
+    f"DELETE FROM {table} t WHERE {where.replace('which', '%s')}"  # noqa: S608 - ours
+    for table, where in reversed(EXPORTED)
+]
 
 
 def lines(saga: UUID) -> list[str]:
     """The rows of each table, by id."""
-    found = []
-    for table, where in TABLES.items():
-        query = (
-            f"SELECT jsonb_build_object('table', '{table}', 'row', to_jsonb(t))::text AS line "  # noqa: S608 - names and conditions are ours
-            f"FROM {table} t WHERE {where} ORDER BY t.id"
-        )
-        found += [row.line for row in storage.rows(query, [saga])]
-    return found
+    found = storage.rows("SELECT line FROM approvals_saga_lines(%s) AS l(line)", [saga])
+    return [row.line for row in found]
 
 
 def leave(saga: UUID) -> None:
-    """The last first: a decision is found by its request."""
-    for table, where in reversed(TABLES.items()):
-        storage.execute(f"DELETE FROM {table} t WHERE {where}", [saga])  # noqa: S608 - as above
+    for statement in _LEAVE:
+        storage.execute(statement, [saga])
 
 
 def put_back(rows: Rows) -> None:
-    for table in TABLES:
+    for table, _ in EXPORTED:
         insert_rows(table, rows.get(table, ()))
 
 

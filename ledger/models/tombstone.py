@@ -38,8 +38,8 @@ class Export(models.Model):
 class Tombstone(models.Model):
     """The seal of one archived saga: the last link of its chain, as an entry would be.
 
-    A writer gives `saga_id`, `export`, `sha256` and `actor`; the database fills in the rest from
-    the rows that leave, and refuses whatever does not fit them (ledger/doors). `seq`, `at`,
+    A writer gives `saga_id`, `export`, both digests and `actor`; the database fills in the rest
+    from the rows that leave, and refuses whatever does not fit them (ledger/doors). `seq`, `at`,
     `actor`, `payload`, `prev_hash` and `hash` are those of the entry `saga.archived`, which is
     written into the chain if the saga is ever restored. So a saga may have several, one each
     time that it left; the newest one counts.
@@ -58,6 +58,8 @@ class Tombstone(models.Model):
     ended_at = models.DateTimeField()
     export = models.ForeignKey(Export, on_delete=models.PROTECT)
     sha256 = models.CharField(max_length=64)
+    # Of the gate's lines; '' of what left before there was a seal over them.
+    gate_sha256 = models.CharField(max_length=64, default="", db_default="", blank=True)
     at = models.DateTimeField()
     actor = models.CharField(max_length=200)
     payload = models.TextField()

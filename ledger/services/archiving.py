@@ -9,7 +9,7 @@ in between stays, and leaves with a later export.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -64,7 +64,8 @@ SELECT count(*) FILTER (WHERE NOT ({_CLOSED})) AS open,
 FROM ledger_saga g WHERE {_OLD}
 """  # noqa: S608 - conditions of ours
 BURY = """
-INSERT INTO ledger_tombstone (id, saga_id, export_id, sha256, actor) VALUES (%s, %s, %s, %s, %s)
+INSERT INTO ledger_tombstone (id, saga_id, export_id, sha256, gate_sha256, actor)
+VALUES (%s, %s, %s, %s, %s, %s)
 """
 KNOW = """
 INSERT INTO ledger_export (id, name, folder, sha256, size, sagas, entries, made_by, made_at)
@@ -236,7 +237,7 @@ def _bury_all(export: UUID, path: Path, actor: str, say: Say) -> int:
 
 def _bury_one(saga: SagaLines, export: UUID, actor: str, say: Say) -> bool:
     try:
-        return bury(UUID(saga.id), export, saga.end["sha256"], actor=actor)
+        return bury(UUID(saga.id), export, saga.end, actor=actor)
     except DatabaseError as error:
         if storage.sqlstate(error) != REFUSED:
             raise
@@ -245,16 +246,16 @@ def _bury_one(saga: SagaLines, export: UUID, actor: str, say: Say) -> bool:
 
 
 @storage.transition
-def bury(saga_id: UUID, export: UUID, sha256: str, *, actor: str) -> bool:
+def bury(saga_id: UUID, export: UUID, end: Mapping[str, Any], *, actor: str) -> bool:
     """Let one saga go, below its tombstone; False when it is gone already, or in use just now.
 
-    `sha256`: of its lines in the export. A database error with SQLSTATE `REFUSED` says why it
-    must stay (ledger/doors).
+    `end`: its last line in the export, with the digests. A database error with SQLSTATE `REFUSED`
+    says why it must stay (ledger/doors, and the gate's own).
     """
     lock = "SELECT 1 FROM ledger_saga WHERE id = %s FOR UPDATE SKIP LOCKED"
     if storage.row(lock, [saga_id]) is None:
         return False
-    storage.execute(BURY, [uuid7(), saga_id, export, sha256, actor])
+    storage.execute(BURY, [uuid7(), saga_id, export, end["sha256"], end["gate_sha256"], actor])
     gate().leave(saga_id)
     for statement in LEAVE:
         storage.execute(statement, {"saga": saga_id})

@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from ledger import storage
 from ledger.doors import SEALED
 from ledger.doors.exported import EXPORTED
-from ledger.exports import BadExport, SagaLines, read
+from ledger.exports import BadExport, SagaLines, file_digest, read
 from ledger.gate import gate
 from ledger.models import Saga
 from ledger.models.fields import uuid7
@@ -27,8 +27,10 @@ from ledger.walls_sql import REFUSED
 ACTOR = "command:restore"
 
 _TOMBSTONE = """
-SELECT seq, sha256, at, actor, payload, prev_hash, hash FROM ledger_tombstone
-WHERE saga_id = %s ORDER BY seq DESC LIMIT 1
+SELECT t.seq, t.sha256, t.at, t.actor, t.payload, t.prev_hash, t.hash,
+    t.payload::jsonb ->> 'gate_sha256' AS gate_sha256, x.name AS file, x.sha256 AS file_sha256
+FROM ledger_tombstone t JOIN ledger_export x ON x.id = t.export_id
+WHERE t.saga_id = %s ORDER BY t.seq DESC LIMIT 1
 """
 _COMES_BACK = """
 INSERT INTO ledger_restoration (id, saga_id, actor) VALUES (%s, %s, %s)
@@ -65,18 +67,19 @@ def restore_file(path: Path, *, only: UUID | None = None, actor: str = ACTOR) ->
     found = False
     for _ in read(path):
         pass
+    whole = file_digest(path)
     for saga in read(path):
         if only is not None and saga.id != str(only):
             continue
         found = True
-        yield _restored(saga, actor)
+        yield _restored(saga, whole, actor)
     if only is not None and not found:
         raise BadExport(f"{path.name} does not hold the saga {only}")
 
 
-def _restored(saga: SagaLines, actor: str) -> Restored:
+def _restored(saga: SagaLines, file_sha256: str, actor: str) -> Restored:
     try:
-        return Restored(saga.id, is_news=restore(saga, actor=actor))
+        return Restored(saga.id, is_news=restore(saga, file_sha256, actor=actor))
     except NotRestored as error:
         return Restored(saga.id, str(error))
     except DatabaseError as error:
@@ -86,7 +89,7 @@ def _restored(saga: SagaLines, actor: str) -> Restored:
 
 
 @storage.transition
-def restore(saga: SagaLines, *, actor: str) -> bool:
+def restore(saga: SagaLines, file_sha256: str, *, actor: str) -> bool:
     """Put one saga back; False when it is here already, restored from these very lines.
 
     Its chain goes on after the seal with `saga.restored`. Raises NotRestored: its lines do not
@@ -97,8 +100,7 @@ def restore(saga: SagaLines, *, actor: str) -> bool:
     tombstone = storage.row(_TOMBSTONE, [saga.id])
     if tombstone is None:
         raise NotRestored("this ledger has no tombstone of it: it did not leave from here")
-    if saga.end["sha256"] != tombstone.sha256:
-        raise NotRestored("this is not what left: its tombstone has another digest")
+    _check_is_what_left(saga, file_sha256, tombstone)
     if Saga.objects.filter(pk=saga.id).exists():
         if _came_back(saga.id, tombstone.seq):
             return False
@@ -111,6 +113,26 @@ def restore(saga: SagaLines, *, actor: str) -> bool:
         raise NotRestored(f"it would not verify: {fault}")
     hear_words(UUID(saga.id), actor=actor)
     return True
+
+
+def _check_is_what_left(saga: SagaLines, file_sha256: str, tombstone: Any) -> None:
+    """By the digests that the seal is over; raises NotRestored.
+
+    Seals of earlier releases are not over what the gate keeps. What left below one comes back
+    only from the very file that it left by, whose digest the ledger has.
+    """
+    if saga.end["sha256"] != tombstone.sha256:
+        raise NotRestored("this is not what left: its tombstone has another digest")
+    if tombstone.gate_sha256 is None:
+        if file_sha256 != tombstone.file_sha256:
+            raise NotRestored(
+                "its tombstone is of a release whose seals were not over what people decided, so "
+                f"it comes back only from {tombstone.file}, as that was written"
+            )
+    elif saga.end["gate_sha256"] != tombstone.gate_sha256:
+        raise NotRestored(
+            "what was asked and decided about it is not what left: its tombstone has another digest"
+        )
 
 
 def _came_back(saga_id: str, seq: int) -> bool:
