@@ -188,3 +188,25 @@ def test_leases_that_keep_running_out_end_with_a_person(till: Till, settings: An
     assert step.attempts == 5
     assert till.effects() == 0
     assert Saga.objects.get(pk=saga).retries_used == 4
+
+
+def test_what_nobody_was_to_find_out_is_no_residue_once_it_is_known_not_to_be(till: Till) -> None:
+    saga = till.open(booking("zero", sum=1))
+    till.work()
+    propose(saga, booking("one"), bearer=till.agent)
+    taken = till.claim()
+    expire(taken[0])
+    till.jam()
+    resolve(step_of(saga).pk, "end_saga", reason="no time for it", actor=ONA)
+    assert (step_of(saga).state, step_of(saga).residue) == ("unknown", True)
+    till.answer(taken, Failed("no such customer"))
+    due_now()
+    till.work()
+    assert (step_of(saga).state, step_of(saga).residue) == ("failed", False)
+    till.unjam()
+    retry(step_of(saga, "zero").pk, reason="it is mended", actor=ONA)
+    till.work()
+    assert state_of(saga) == "compensated"
+    told = json.loads(Entry.objects.get(saga_id=saga, kind="saga.compensated").payload)
+    assert told["residue"] == []
+    assert_verifies()

@@ -152,7 +152,7 @@ def fail(unit: Unit, saga: SagaRow, step: StepRow, error: str, *, why: str = "")
     `why` says what else there is to know about that, without a full stop.
     """
     step.error = {"code": "failed", "detail": error}
-    step.held_why = ""
+    step.held_why, step.residue = "", False  # nothing is there, be it to see to or to list
     unit.move(step, StepState.FAILED, "step.failed", error=error)
     unit.free(step)
     told = f"step {step.step_id} failed: {error}"
