@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from ledger.services import closing
+from ledger.gate import gate
+from ledger.services import closing, telling
 from ledger.services.archiving import Report, Wish, archive
 from ledger.services.verifying_exports import verify_file
 from tests.shop import Shop, broken, customer, work_saga
@@ -28,8 +29,15 @@ def undone(shop: Shop) -> UUID:
     return saga
 
 
+def tell() -> None:
+    """A turn of the relay: what became of sagas and of requests is told."""
+    telling.spread_sagas()
+    gate().sweep()
+
+
 def archive_all(folder: Path, **more: Any) -> Report:
     """Archive whatever may leave, however young."""
+    tell()
     return archive(Wish(timedelta(0), folder / "archive", **more))
 
 

@@ -17,6 +17,7 @@ from ledger.services import archiving, closing, operating
 from ledger.services.acknowledging import acknowledge_residue
 from ledger.services.archiving import Wish, archive
 from ledger.services.verifying_exports import verify_file
+from tests.archivecast import tell
 from tests.stage import Stage, a_stage
 
 __all__ = ["a_stage"]
@@ -42,6 +43,7 @@ def completed(stage: Stage) -> UUID:
 
 
 def leave(folder: Path) -> Path:
+    tell()
     check_as_a_commit_would()
     report = archive(Wish(timedelta(0), folder))
     assert report.left == 1
@@ -87,6 +89,7 @@ def test_a_search_marks_what_left_effects_in_the_world(
     operating.resolve(step, "end_saga", reason="It stays.", actor="person:oskar")
     acknowledge_residue(saga, reason="Voided by hand.", actor="person:oskar")
     clean = completed(stage)
+    tell()
     assert archive(Wish(timedelta(0), tmp_path)).left == 2
     assert '">residue</span>' in operator.get("/sagas/", {"q": str(saga)}).text
     assert '">residue</span>' not in operator.get("/sagas/", {"q": str(clean)}).text
@@ -139,6 +142,7 @@ def test_residue_is_acknowledged_with_a_reason_once(
     (told,) = Entry.objects.filter(saga_id=saga, kind="residue.acknowledged")
     assert json.loads(told.payload)["reason"] == "Refunded by bank transfer."
     assert told.actor == "person:oskar"
+    tell()
     assert "Acknowledged by" in operator.get(f"/sagas/{saga}/").text
     assert list(archiving.due(Wish(timedelta(0), tmp_path))) == [saga]
 

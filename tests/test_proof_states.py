@@ -56,7 +56,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0018_sealed_as_it_left",
-        "c92e8f1aa76e3adeb526731def5f0b27064f411be96b71ad5f71cadca70a5d78",
+        "e75c718070823215d953b61c135f4ee1f03c1e6e3113f226eb165bd11d64a71f",
     ),
     "approvals": (
         "0009_sealed_with_its_saga",

@@ -34,6 +34,11 @@ OPEN = (
         f"EXISTS (SELECT FROM ledger_resourcehold h WHERE h.step_id IN {_MINE})",
     ),
     (
+        "what became of it is still to be told",
+        """EXISTS (SELECT FROM ledger_notice n WHERE n.saga_id = g.id
+            AND n.spread_at IS NULL)""",
+    ),
+    (
         "its chain is not whole",
         """g.head_seq <> (SELECT count(*) FROM ledger_entry e WHERE e.saga_id = g.id)
             OR g.head_hash IS DISTINCT FROM (SELECT e.hash FROM ledger_entry e

@@ -11,13 +11,12 @@ import base64
 import hashlib
 import hmac
 import json
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
 from django.urls import reverse
 
 from ledger import keys, storage
@@ -30,8 +29,6 @@ from ledger.services.tokens import OPERATING_GROUPS
 from ledger.spoken import spoken
 from ledger.states import SAGA_ENDED
 
-logger = logging.getLogger(__name__)
-
 # Notices that one round spreads: enough for a burst, few enough that it stays short.
 BATCH = 100
 # Channels of sagas' own webhooks: one an agent, so that one agent's dead receiver holds up
@@ -43,8 +40,11 @@ TELL = """
 INSERT INTO ledger_notice (saga_id, about, kind, round, groups)
 VALUES (%s, %s, %s, %s, '[]') ON CONFLICT DO NOTHING
 """
+# What is told of a saga is read from its rows: where it has left, this waits until it is back.
 TO_SPREAD = """
-SELECT id FROM ledger_notice WHERE spread_at IS NULL AND kind LIKE %s ORDER BY id LIMIT %s
+SELECT n.id FROM ledger_notice n WHERE n.spread_at IS NULL AND n.kind LIKE %s AND n.id > %s
+    AND EXISTS (SELECT FROM ledger_saga g WHERE g.id = n.saga_id)
+ORDER BY n.id LIMIT %s
 """
 TAKE = """
 SELECT id, saga_id, about, kind, round, at FROM ledger_notice
@@ -77,15 +77,14 @@ def tell(saga_id: UUID, about: UUID, kind: str, *, round_no: int = 0) -> bool:
 
 
 def spread_all(kinds: str, spread: Callable[[Any], None]) -> int:
-    """Spread every notice of these kinds (a LIKE pattern), each in its own transaction."""
-    done = 0
-    for row in storage.rows(TO_SPREAD, [kinds, BATCH]):
-        try:
-            done += _spread_one(row.id, spread)
-        except (OperationalError, InterfaceError):
-            raise
-        except Exception:  # one bad row stops no other
-            logger.exception("notice %s could not be spread", row.id)
+    """Spread notices of these kinds (a LIKE pattern), each in its own transaction; how many.
+
+    Those that cannot be spread are passed by, however many they are.
+    """
+    done, after = 0, 0
+    while done < BATCH and (found := storage.rows(TO_SPREAD, [kinds, after, BATCH])):
+        done += sum(storage.alone(partial(_spread_one, row.id, spread)) for row in found)
+        after = found[-1].id
     return done
 
 
