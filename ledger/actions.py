@@ -46,6 +46,8 @@ class Facts:
     direction: Direction = Direction.FORWARD
     residue: bool = False
     held: bool = False
+    # An attempt is out now; and: what one came to is not known, whatever the step's state.
+    in_flight: bool = False
     in_doubt: bool = False
     delayed: bool = False
     parked: bool = False
@@ -65,14 +67,12 @@ class Facts:
         """What is wrong, or None: nothing that an operator could answer for."""
         if self.state in STEP_FINISHED:
             return Trouble.CONTRADICTED if self.held else None
-        if self.residue:
+        if self.residue or self.in_flight:
             return None
+        if self.state == StepState.UNKNOWN or self.in_doubt:
+            return Trouble.DOUBT
         if self.state == StepState.STUCK:
             return Trouble.STUCK
-        if self.state == StepState.UNKNOWN:
-            return Trouble.DOUBT
-        if self.state == StepState.COMPENSATING and self.in_doubt:
-            return Trouble.DOUBT
         if self.state not in {StepState.QUEUED, StepState.COMPENSATING}:
             return None
         if self.parked:

@@ -102,8 +102,10 @@ STEP_TRANSITIONS: Mapping[StepState, frozenset[StepState]] = {
     _S.CHANGE_REQUESTED: frozenset(
         {_S.AWAITING_APPROVAL, _S.QUEUED, _S.WAITING, _S.REJECTED, _S.CANCELLED}
     ),
+    # Back to `unknown` only when it was to be sent again, to find out, and is not.
     _S.QUEUED: frozenset(
         {_S.EXECUTING, _S.AWAITING_APPROVAL, _S.STUCK, _S.FAILED, _S.CANCELLED, _S.REJECTED}
+        | {_S.UNKNOWN}
     ),
     # Back to people from `executing` only when an alternative is next that the gate holds.
     _S.EXECUTING: frozenset(

@@ -202,17 +202,18 @@ BEGIN
 END $wall$;
 {_told("step")}{_told("saga")}"""
 
+STEP_WALL = transition_wall(
+    *("ledger_step", "step", STEP_TRANSITIONS, STEP_START),
+    also=STEP_NEVER,
+    columns="state, executed_at, position, revision, alternative, fence, attempts, reclaims",
+)
 INSTALL = (
     transition_wall(
         *("ledger_saga", "saga", SAGA_TRANSITIONS, [SagaState.RUNNING], "NEW.id"),
         also=SAGA_NEVER,
         columns="state, ended_at, fence, retry_budget, retries_used, pivot_position",
     )
-    + transition_wall(
-        *("ledger_step", "step", STEP_TRANSITIONS, STEP_START),
-        also=STEP_NEVER,
-        columns="state, executed_at, position, revision, alternative, fence, attempts, reclaims",
-    )
+    + STEP_WALL
     + transition_wall(
         *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
         "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",

@@ -14,12 +14,13 @@ from approvals.models import Decision
 from approvals.services import deciding
 from ledger import keys, storage
 from ledger.bearer import Bearer
+from ledger.errors import AlreadyDecided
 from ledger.models import Step
 from ledger.outcomes import Done, Failed, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.closing import abort
 from ledger.services.opening import open_saga
-from ledger.services.operating import resolve
+from ledger.services.operating import resolve, retry
 from ledger.services.proposals import AlternativeProposal, Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.recording import Finished, record
@@ -116,6 +117,26 @@ def test_a_yes_that_only_the_rows_know_is_none(ana: Bearer) -> None:
     assert claim() == []
     assert "The log knows of no yes" in case.request.why
     assert (case.request.state, case.row.state) == ("pending", "awaiting_approval")
+
+
+def test_a_doubt_that_was_changed_stays_one() -> None:
+    """It was to be sent again, to find out: what the row says now tells nothing of that."""
+    caller, opened = saga()
+    case = Case(
+        caller, opened, propose(opened, Proposal("one", "note.add", {}), bearer=caller).step
+    )
+    (taken,) = claim()
+    record(uuid4(), [Finished(taken, Unknown("cut"))])
+    with behind_the_ledger() as cursor:
+        cursor.execute("UPDATE ledger_step SET state = 'queued', args_text = '{\"id\":\"9\"}'")
+        cursor.execute(OWED, [case.step])
+    assert claim() == []
+    assert (case.row.state, case.row.error["code"]) == ("unknown", "unknown")
+    assert "step.tampered" in case.kinds("step.")
+    with pytest.raises(AlreadyDecided):
+        retry(case.step, reason="again", actor="person:ona")
+    resolve(case.step, "end_saga", reason="leave it", actor="person:ona")
+    assert (case.row.state, case.row.residue) == ("unknown", True)
 
 
 # -- an undo ----------------------------------------------------------------------------

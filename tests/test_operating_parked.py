@@ -13,7 +13,7 @@ from ledger import errors
 from ledger.actions import Action, Trouble
 from ledger.models import Entry, IdempotencyRecord, OutboxMessage, Step
 from ledger.models.fields import ClockTimestamp
-from ledger.outcomes import Unknown
+from ledger.outcomes import Failed, Unknown
 from ledger.services.cases import Case, cases
 from ledger.services.closing import abort
 from ledger.services.operating import Pressed, press, resolve, retry
@@ -222,6 +222,18 @@ def test_an_undo_under_changed_code_waits_and_may_be_confirmed_or_skipped(till: 
     with pytest.raises(errors.AlreadyDecided, match="ona said 'skip'"):
         press(two.pk, Pressed(Action.RETRY, "no, undo it", "person:per"))
     assert_verifies()
+
+
+def test_an_undo_that_is_out_is_nobodys_where_its_tool_is_not(till: Till) -> None:
+    """The process that is asked may lack the tool; the worker that undoes has it."""
+    saga = till.open(booking("one"))
+    till.work()
+    abort(saga, "no", bearer=till.agent)
+    (taken,) = till.claim()
+    till.withdraw()
+    assert (case_of(step_of(saga)).trouble, offered(step_of(saga))) == (None, set())
+    till.answer([taken], Failed("the till is jammed"))
+    assert offered(step_of(saga)) == {Action.HAPPENED, Action.SKIP}
 
 
 def test_a_look_that_no_code_may_make_is_told_and_confirmed(till: Till) -> None:

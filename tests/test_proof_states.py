@@ -55,8 +55,8 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0018_sealed_as_it_left",
-        "e75c718070823215d953b61c135f4ee1f03c1e6e3113f226eb165bd11d64a71f",
+        "0019_a_doubt_stays_one",
+        "63044cd031a63e82714aa858e6e80930b7922d09344ba50c531876b7f37cdecb",
     ),
     "approvals": (
         "0009_sealed_with_its_saga",

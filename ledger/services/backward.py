@@ -12,7 +12,7 @@ from ledger import storage
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, judge, key_for
-from ledger.services.reconciling import has_open_doubt
+from ledger.services.reconciling import has_open_doubt, hold_doubt
 from ledger.services.tooling import can_correct
 from ledger.services.unit import Unit
 from ledger.states import (
@@ -71,13 +71,18 @@ def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
         unit.free(step)
     gate().close([step.id for step in idle], "the saga turned back")
     for step in steps:
-        if _is_sent_again(step):
+        if step.state not in STEP_NOT_STARTED or not has_open_doubt(step):
+            continue
+        saga = unit.sagas[step.saga_id]
+        if step.state == StepState.QUEUED:
             # It is the way to find out, so it is wanted still, under the saga's new fence.
-            storage.execute(STILL_WANTED, [unit.sagas[step.saga_id].fence, step.id])
+            storage.execute(STILL_WANTED, [saga.fence, step.id])
+        else:
+            hold_doubt(unit, saga, step, Direction.FORWARD, "the saga turned back.")
 
 
-def _is_sent_again(step: StepRow) -> bool:
-    return step.state == StepState.QUEUED and has_open_doubt(step)
+def _may_have_happened(step: StepRow) -> bool:
+    return step.state in STEP_IN_DOUBT or has_open_doubt(step)
 
 
 def advance(unit: Unit, saga: SagaRow) -> None:
@@ -85,9 +90,7 @@ def advance(unit: Unit, saga: SagaRow) -> None:
     if saga.state != SagaState.COMPENSATING:
         return
     steps = unit.read_saga_steps(saga)
-    if any(step.state in STEP_IN_DOUBT and not step.residue for step in steps):
-        return
-    if any(_is_sent_again(step) for step in steps):
+    if any(_may_have_happened(step) and not step.residue for step in steps):
         return
     if any(step.state in {StepState.COMPENSATING, StepState.STUCK} for step in steps):
         return

@@ -11,6 +11,7 @@ from ledger import storage
 from ledger.actions import Action, Facts, Offer, Trouble, offers
 from ledger.rows import SAGA_AND_STEP_COLUMNS, SAGA_WIDTH, SagaRow, StepRow
 from ledger.services.asking import key_for
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.states import STEP_FINISHED, Direction, StepState
 
@@ -20,10 +21,13 @@ _READ = (
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE s.id = ANY(%s)"
 )
 _SEEN = """
-SELECT s.id, a.state AS last_try, a.direction AS tried, m.kind AS waits, m.parked_why,
+SELECT s.id, a.state AS last_try, m.parked_why,
     m.due_at > clock_timestamp() AS delayed,
     ARRAY(SELECT key FROM ledger_idempotencyrecord
         WHERE step_id = s.id AND state = 'executed') AS spent,
+    -- Of an attempt that has ended: nobody knows what it came to.
+    ARRAY(SELECT key FROM ledger_idempotencyrecord
+        WHERE step_id = s.id AND state = 'pending') AS promised,
     -- An undo is begun once, in one direction, whatever code is here today.
     coalesce((SELECT CASE e.kind WHEN 'step.correcting' THEN 'correct' ELSE 'compensate' END
         FROM ledger_entry e WHERE e.saga_id = s.saga_id AND e.step_id = s.step_id
@@ -33,9 +37,9 @@ SELECT s.id, a.state AS last_try, a.direction AS tried, m.kind AS waits, m.parke
         AND e.kind::text LIKE 'operator.%%' AND e.payload::jsonb ->> 'question' IS NOT NULL
     ) AS answers
 FROM ledger_step s
-LEFT JOIN LATERAL (SELECT state, direction FROM ledger_attempt
+LEFT JOIN LATERAL (SELECT state FROM ledger_attempt
     WHERE step_id = s.id ORDER BY fence DESC LIMIT 1) a ON true
-LEFT JOIN LATERAL (SELECT kind, parked_why, due_at FROM ledger_outboxmessage
+LEFT JOIN LATERAL (SELECT parked_why, due_at FROM ledger_outboxmessage
     WHERE step_id = s.id AND taken_at IS NULL ORDER BY due_at LIMIT 1) m ON true
 WHERE s.id = ANY(%s)
 """
@@ -105,7 +109,8 @@ def _case(saga: SagaRow, step: StepRow, seen: Any) -> Case:
         direction=direction,
         residue=step.residue,
         held=bool(step.held_why),
-        in_doubt=(seen.last_try, seen.tried) == ("unknown", direction) and seen.waits != "run",
+        in_doubt=has_open_doubt(step) or key_for(step, direction) in seen.promised,
+        in_flight=seen.last_try == "started",
         delayed=bool(seen.delayed),
         parked=waits_parked or (parked is not None and step.state != StepState.QUEUED),
         confirmable=parked is not None and parked.may_be_confirmed,

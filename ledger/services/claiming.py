@@ -25,7 +25,13 @@ from ledger.services.attempts import is_out
 from ledger.services.holding import hold_again, within_limits
 from ledger.services.intents import start
 from ledger.services.looking import look_at_evidence
-from ledger.services.reconciling import has_open_doubt, hold_for_operator, may_send_again, plan
+from ledger.services.reconciling import (
+    back_in_doubt,
+    has_open_doubt,
+    hold_doubt,
+    may_send_again,
+    plan,
+)
 from ledger.services.retooling import (
     LOOK_AGAIN_S,
     ask_under,
@@ -178,8 +184,7 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
         return False
     storage.execute(sql.VOID, [message.message])
     if has_open_doubt(step):
-        # Its effect may be there: no answer of people may end it as if it were not.
-        _hold_doubt(unit, saga, step, direction, why)
+        hold_doubt(unit, saga, step, direction, why)
         return False
     hold_again(unit, saga, step, direction, why)
     return False
@@ -189,15 +194,8 @@ def _find_out(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool
     """The target dedupes its key no longer: it waited too long to be sent again (rule 5.8)."""
     direction = Direction(message.direction)
     storage.execute(sql.VOID, [message.message])
-    if direction == Direction.FORWARD:
-        _hold_doubt(unit, saga, step, direction, "the target no longer dedupes its key.")
-    else:
-        plan(unit, saga, step, direction, tool=tool, round_no=message.round)
-
-
-def _hold_doubt(unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, why: str) -> None:
-    unit.move(step, StepState.STUCK, "step.stuck", direction=direction.value, error=why)
-    hold_for_operator(unit, saga, step, f"It was to be sent again, to find out, but: {why}")
+    back_in_doubt(unit, step, direction, "the target no longer dedupes its key")
+    plan(unit, saga, step, direction, tool=tool, round_no=message.round)
 
 
 def _refuse(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> None:

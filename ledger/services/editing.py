@@ -17,6 +17,7 @@ from ledger.services import forward
 from ledger.services.asking import ask, judge_variant, tell_revised
 from ledger.services.cases import Case
 from ledger.services.proposing_sql import REJECTED
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, StepState
 from ledger.tools.contract import Tool
@@ -80,12 +81,14 @@ def edited_by(actor: str) -> str:
 def edited(step: StepRow, tool: Tool, args: Any) -> Variant:
     """What the step would run with `args` instead: checked, filled, and under its own key.
 
-    Raises InvalidArgs: outside the schema, or another effect.
+    Raises InvalidArgs: outside the schema, another effect, or what it has may have happened.
     """
     old = step.variant
     filled = tool.checked_args(args)
     args_text = keys.canonical(filled)
     fingerprint = keys.fingerprint(args_text)
+    if has_open_doubt(step) and fingerprint != old.fingerprint:
+        _refuse("It may have happened with the arguments that it has: that is answered first.")
     effect_key, claimed = tool.effect_key_for(filled) or "", keys.repeated_effect(old.effect_key)
     if effect_key != claimed:
         _refuse(

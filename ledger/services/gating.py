@@ -11,9 +11,10 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
 from ledger.services.answering import still_blocks
 from ledger.services.asking import ask
+from ledger.services.reconciling import has_open_doubt, hold_doubt
 from ledger.services.settling import go_on, turn_back
 from ledger.services.unit import Superseded, Unit
-from ledger.states import Direction, SagaState, StepState
+from ledger.states import STEP_NOT_STARTED, Direction, SagaState, StepState
 
 
 def release(
@@ -57,17 +58,15 @@ def refuse(step_id: UUID, direction: str, *, why: str, actor: str, payload: dict
     unit.entry(saga, f"approval.{why}", step, direction=direction, **payload)
     if direction != Direction.FORWARD:
         _expect(step, StepState.COMPENSATING)
+    else:
+        _expect(step, *STEP_NOT_STARTED)
+    if has_open_doubt(step):
+        hold_doubt(unit, saga, step, Direction(direction), f"that was {why}.")
+    elif direction != Direction.FORWARD:
         step.residue = True
         unit.move(step, StepState.COMMITTED, "step.residue", why=f"the {direction} was {why}")
         go_on(unit, saga, step)
     else:
-        _expect(
-            step,
-            StepState.AWAITING_APPROVAL,
-            StepState.CHANGE_REQUESTED,
-            StepState.WAITING,
-            StepState.QUEUED,
-        )
         if step.state == StepState.WAITING:
             unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why="a later no")
             unit.flush()
@@ -84,6 +83,10 @@ def ask_for_change(step_id: UUID, *, text: str, actor: str, payload: dict[str, A
     unit, saga, step = _locked(step_id, actor)
     _expect(step, StepState.AWAITING_APPROVAL)
     unit.entry(saga, "approval.change_requested", step, **payload)
+    if has_open_doubt(step):
+        hold_doubt(unit, saga, step, Direction.FORWARD, f"a person asked for a change. {text}")
+        unit.flush()
+        return
     step.error = {"code": "change_requested", "detail": text}
     unit.move(step, StepState.CHANGE_REQUESTED, "step.change_requested", text=text)
     if saga.state == SagaState.RUNNING:

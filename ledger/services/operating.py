@@ -21,7 +21,6 @@ from ledger.services import remedies
 from ledger.services.cases import Case, case_of
 from ledger.services.editing import edit
 from ledger.services.unit import Unit
-from ledger.states import StepState
 
 Resolution = Literal["happened", "did_not_happen", "end_saga"]
 
@@ -133,7 +132,7 @@ def _meant(case: Case, action: Action) -> Action:
         return Action.CONFIRM
     if action == Action.END_SAGA and undo:
         return Action.SKIP
-    if action == Action.DID_NOT_HAPPEN and undo and case.step.state == StepState.STUCK:
+    if action == Action.DID_NOT_HAPPEN and undo and not case.allows(action):
         return Action.RETRY
     if action == Action.END_SAGA and not case.allows(action):
         return Action.DID_NOT_HAPPEN

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ledger import storage
+from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import key_for
 from ledger.services.unit import Unit
-from ledger.states import Direction, SagaState, StepState
+from ledger.states import STEP_FINISHED, Direction, SagaState, StepState
 from ledger.tools.contract import Tool
 
 # The first look comes soon: most targets know at once, and a person may be waiting.
@@ -87,4 +88,35 @@ def _question(step: StepRow, direction: Direction) -> str:
 def has_open_doubt(step: StepRow) -> bool:
     """Whether an attempt that may have had its effect is being sent again: until that is answered
     the step is in doubt, whatever its state (only what settles a doubt changes this error)."""
-    return (step.error or {}).get("code") == "unknown"
+    return step.state not in STEP_FINISHED and (step.error or {}).get("code") == "unknown"
+
+
+def hold_doubt(
+    unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, why_not: str
+) -> None:
+    """It was to be sent again and is not: nothing has become certain by that, so a person answers.
+
+    No answer about the sending may end it as if it certainly had not happened.
+    """
+    why = f"It was to be sent again, to find out, but: {why_not}"
+    if direction != Direction.FORWARD:
+        unit.entry(saga, "attempt.unknown", step, direction=direction, reason=why)
+    back_in_doubt(unit, step, direction, why)
+    hold_for_operator(unit, saga, step, why)
+
+
+def back_in_doubt(unit: Unit, step: StepRow, direction: Direction, why: str) -> None:
+    """Be as unknown as before, wherever it waited to be sent again.
+
+    That is in the queue; earlier releases also left such steps stuck, or with people.
+    """
+    if direction != Direction.FORWARD:
+        if step.state == StepState.STUCK:
+            unit.move(step, StepState.COMPENSATING, "step.compensating", why=why)
+        return
+    if step.state == StepState.UNKNOWN:
+        return
+    gate().close([step.id], why)
+    if step.state != StepState.QUEUED:
+        unit.move(step, StepState.QUEUED, "step.queued", why=why)
+    unit.move(step, StepState.UNKNOWN, "step.unknown", reason=why)

@@ -14,6 +14,7 @@ from ledger.services.attempts import settle_attempts_in_doubt, spend_key
 from ledger.services.backward import GERUND, advance, ask_or_send, begin
 from ledger.services.cases import Case
 from ledger.services.looking import conclude
+from ledger.services.reconciling import back_in_doubt
 from ledger.services.settling import ask_again, commit, fail, undone
 from ledger.services.testimony import heard_instead, unseen
 from ledger.services.tooling import Parked, check_result, tool_to_run
@@ -34,6 +35,11 @@ SELECT 1 FROM ledger_outboxmessage WHERE step_id = %s AND parked_why = ''
     AND (taken_at IS NULL AND due_at <= clock_timestamp()
         OR kind = 'probe' AND lease_until > clock_timestamp())
 LIMIT 1
+"""
+# In doubt, to look is not to send again.
+_DROP_RUN = """
+UPDATE ledger_outboxmessage SET taken_at = clock_timestamp()
+WHERE step_id = %s AND kind = 'run' AND taken_at IS NULL
 """
 # What was wanted before an answer is wanted no more, and a look that is out counts no more.
 _DROP = """
@@ -58,7 +64,7 @@ def happened(unit: Unit, case: Case, result: Any) -> None:
     saga, step = case.saga, case.step
     if case.facts.is_forward:
         check_result(step.variant, result)
-    settled(step)
+    _settled(unit, case)
     if case.facts.is_forward:
         if case.trouble == Trouble.DOUBT:
             found = Applied(result)
@@ -78,7 +84,7 @@ def happened(unit: Unit, case: Case, result: Any) -> None:
 def did_not_happen(unit: Unit, case: Case) -> None:
     """It is certain that nothing happened: try again in doubt, else leave it out."""
     saga, step = case.saga, case.step
-    settled(step)
+    _settled(unit, case)
     if not case.facts.is_forward:
         direction = case.facts.direction
         late = heard_instead(saga, step, direction)
@@ -102,7 +108,7 @@ def end_saga(unit: Unit, case: Case, reason: str) -> None:
     """Leave what cannot be known as residue, and take the saga back from here."""
     saga, step = case.saga, case.step
     why = f"an operator ended the saga: {reason}"
-    settled(step)
+    _settled(unit, case)
     if case.trouble == Trouble.DOUBT:
         # Nobody knows, and nobody will: it stays unknown, keeps its effect key, and is listed.
         step.residue = True
@@ -137,7 +143,7 @@ def skip(unit: Unit, case: Case, reason: str) -> None:
 
 
 def retry(unit: Unit, case: Case) -> None:
-    """Another round of tries for a dead letter; for all else what waits becomes due now."""
+    """Another round of tries for a dead letter, a look at what is in doubt; else no more wait."""
     saga, step = case.saga, case.step
     if case.trouble == Trouble.STUCK:
         settled(step)
@@ -147,9 +153,21 @@ def retry(unit: Unit, case: Case) -> None:
             _undo_again(unit, saga, step, case.facts.direction)
         forward.unstick(unit, saga, "an operator tried again")
         return
-    if storage.execute(_HURRY, [step.id]) == 0 and case.trouble == Trouble.DOUBT:
-        unit.send(step, "probe", case.facts.direction)
+    if case.trouble == Trouble.DOUBT and storage.execute(_DROP_RUN, [step.id]):
+        _in_doubt(unit, case)
+    _hurry(unit, case)
+
+
+def _hurry(unit: Unit, case: Case) -> None:
+    """What waits is due now. In doubt with nothing that waits, a look is."""
+    if storage.execute(_HURRY, [case.step.id]) == 0 and case.trouble == Trouble.DOUBT:
+        _in_doubt(unit, case)
+        unit.send(case.step, "probe", case.facts.direction)
     unit.also("SELECT pg_notify('ledger_outbox', '')", [])
+
+
+def _in_doubt(unit: Unit, case: Case) -> None:
+    back_in_doubt(unit, case.step, case.facts.direction, "a person has taken it up")
 
 
 def confirm(unit: Unit, case: Case) -> None:
@@ -158,7 +176,10 @@ def confirm(unit: Unit, case: Case) -> None:
     step.confirmed_tool = case.confirms
     step.held_why = ""
     step.dirty = True
-    retry(unit, case)
+    if case.trouble == Trouble.STUCK:
+        retry(unit, case)
+    else:
+        _hurry(unit, case)
     forward.unstick(unit, case.saga, "an operator confirmed the code")
 
 
@@ -173,6 +194,13 @@ def settled(step: StepRow) -> None:
     step.held_why = ""
     step.dirty = True
     storage.execute(_DROP, [step.id])
+
+
+def _settled(unit: Unit, case: Case) -> None:
+    """The same. What is answered for in doubt is answered as what it is."""
+    settled(case.step)
+    if case.trouble == Trouble.DOUBT:
+        _in_doubt(unit, case)
 
 
 def _take_from_queue(unit: Unit, step: StepRow) -> None:

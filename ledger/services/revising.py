@@ -15,6 +15,7 @@ from ledger.services.forward import resume
 from ledger.services.holding import refuse
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
+from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction
 
@@ -25,11 +26,14 @@ def revise(unit: Unit, saga: SagaRow, step_id: UUID, prepared: Prepared) -> Answ
     """Replace what the step will do under a new digest, and put it to the gate again.
 
     It goes on with the first choice that differs from those that the step has tried: what was
-    tried and failed, and is sent as it was, is not run again. None when nothing differs. The
+    tried and failed, and is sent as it was, is not run again. None when nothing differs, or what
+    it was before may have happened. The
     effect and the tool stay what they were: another effect is another step. Raises StepMismatch.
     """
     unit.lock_with_steps([step_id])
     step = unit.steps[step_id]
+    if has_open_doubt(step):
+        return None
     tried = [step.choice(index) for index in range(step.alternative + 1)]
     runs = _first_new(tried, prepared)
     if runs is None:

@@ -15,7 +15,7 @@ from ledger.replay import is_told
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, denial, judge, key_for, tell_revised
 from ledger.services.holding import refuse
-from ledger.services.reconciling import has_open_doubt
+from ledger.services.reconciling import has_open_doubt, hold_doubt
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, SagaState, StepState, Tier
 from ledger.tools.contract import Tool
@@ -112,6 +112,10 @@ def refuse_tampered(
     unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, why: str
 ) -> None:
     """Tell it loudly. What people said yes to is put back from the log, and asked anew."""
+    if has_open_doubt(step):
+        unit.entry(saga, "step.tampered", step, why=why)
+        hold_doubt(unit, saga, step, direction, why)
+        return
     recorded = _to_put_back(step, direction)
     if recorded is not None:
         _put_back(unit, saga, step, recorded, why)
@@ -166,7 +170,7 @@ def _is_its_effect(step: StepRow) -> bool:
 def _to_put_back(step: StepRow, direction: Direction) -> str | None:
     """The arguments that people were shown, when only those were changed."""
     variant = step.variant
-    if direction != Direction.FORWARD or variant.verdict == "allow" or has_open_doubt(step):
+    if direction != Direction.FORWARD or variant.verdict == "allow":
         return None
     told = _told(step, direction)
     if told is None or not told.was_shown:
