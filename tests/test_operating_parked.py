@@ -154,6 +154,15 @@ def test_an_edited_version_supersedes_the_old_one_and_both_are_kept(till: Till) 
     assert_verifies()
 
 
+def test_a_step_that_was_parked_runs_once_when_it_is_edited(till: Till) -> None:
+    saga = till.open(booking("one"))
+    till.release("2")
+    retry(parked(till, saga).pk, reason="a cent was missing", actor=ONA, args={"sum": 250})
+    look_again()
+    assert len(till.claim()) == 1
+    assert not OutboxMessage.objects.filter(taken_at=None).exists()
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [({"sum": 100}, "has now"), ({"sum": "much"}, "/sum"), ({"sums": 1}, "/sum"), ([], "object")],

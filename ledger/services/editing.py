@@ -18,6 +18,7 @@ from ledger.services.asking import ask, judge_variant, tell_revised
 from ledger.services.cases import Case
 from ledger.services.proposing_sql import REJECTED
 from ledger.services.reconciling import has_open_doubt
+from ledger.services.remedies import settled
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, StepState
 from ledger.tools.contract import Tool
@@ -61,7 +62,7 @@ def edit(unit: Unit, case: Case, args: Any) -> None:
     must_ask = why if old.verdict == "ask" else ""
     verdict = judged(saga, step, new, must_ask)
     step.fence += 1
-    step.held_why = ""
+    settled(step)
     unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
     gate().close([step.id], why)
     unit.flush()
