@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ledger.states import STEP_WITHOUT_EFFECT, RecordState, StepState
+from ledger.states import STEP_WITHOUT_EFFECT, Direction, RecordState, StepState
 from ledger.walls_sql import REFUSED, quoted
 
 STEP_IDENTITY = (
@@ -101,6 +101,11 @@ BEGIN
     IF {_changed(CLAIM_IDENTITY)} OR OLD.released_at IS NOT NULL OR NEW.released_at IS NULL
         OR holder NOT IN ({quoted(STEP_WITHOUT_EFFECT)}) THEN
         RAISE EXCEPTION 'the effect % is held by a step that is %', OLD.key, holder
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    IF EXISTS (SELECT FROM ledger_idempotencyrecord r WHERE r.step_id = OLD.step_id
+        AND r.direction = '{Direction.FORWARD}' AND r.state = '{RecordState.PENDING}') THEN
+        RAISE EXCEPTION 'the effect % may be there: a promise of its step is open', OLD.key
             USING ERRCODE = '{REFUSED}';
     END IF;
     RETURN NEW;

@@ -107,8 +107,17 @@ def _leave(step: UUID, *, asked: bool) -> None:
     unit.flush()
 
 
+@storage.transition
+def fail_it(step: UUID) -> None:
+    """As no service may while a promise is open."""
+    unit, _, row = _locked(step)
+    row.error = {"code": "failed", "detail": "somebody forgot"}
+    unit.move(row, StepState.FAILED, "step.failed", error="somebody forgot")
+    unit.flush()
+
+
 def _locked(step: UUID) -> tuple[Unit, SagaRow, StepRow]:
-    unit = Unit("an earlier release")
+    unit = Unit("a test")
     unit.lock_with_steps([step])
     row = unit.steps[step]
     return unit, unit.sagas[row.saga_id], row

@@ -8,6 +8,8 @@ from time import sleep
 from uuid import UUID
 
 import pytest
+from django.db import DatabaseError
+from django.db.transaction import atomic
 
 from approvals.services import deciding, expiring
 from ledger import errors, storage
@@ -24,6 +26,7 @@ from tests.heldcast import (
     RULE,
     a_stage,
     as_earlier_releases_left_it,
+    fail_it,
     held_doubt,
     held_undo,
     keeps_its_effect,
@@ -217,3 +220,13 @@ def test_another_version_that_an_agent_was_asked_for_does_not_run_beside_it(stag
         stage.propose(saga, "hold", "orders.hold", CHANGED)
     abort(saga, "no more", bearer=stage.agent)
     assert_held(saga, step)
+
+
+def test_an_effect_is_not_free_while_a_promise_of_its_step_is_open(stage: Stage) -> None:
+    _, step = held_doubt(stage)
+    fail_it(step)
+    assert state(step) == "failed"
+    assert keeps_its_effect(step)
+    free = "UPDATE ledger_effectclaim SET released_at = clock_timestamp() WHERE step_id = %s"
+    with pytest.raises(DatabaseError, match="a promise of its step is open"), atomic():
+        storage.execute(free, [step])

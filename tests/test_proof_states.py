@@ -56,7 +56,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0019_a_doubt_stays_one",
-        "63044cd031a63e82714aa858e6e80930b7922d09344ba50c531876b7f37cdecb",
+        "1714b71b41d25cea0e17144f2dfb16a81aeb8c026ad73fe433493adbaf04d9f0",
     ),
     "approvals": (
         "0009_sealed_with_its_saga",

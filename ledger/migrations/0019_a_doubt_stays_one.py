@@ -1,4 +1,4 @@
-"""What was to be sent again, to find out, and is not, is unknown again.
+"""What was to be sent again, to find out, and is not, is unknown again, and keeps its effect.
 
 A step whose next version people have asked its agent for may have been in doubt until then, and
 lost what said so: it is told again, so that nothing else runs in its place.
@@ -6,7 +6,7 @@ lost what said so: it is told again, so that nothing else runs in its place.
 
 from django.db import migrations
 
-from ledger import walls
+from ledger import walls, walls_frozen
 
 IN_DOUBT = """
 UPDATE ledger_step s SET error = jsonb_build_object('code', 'unknown', 'detail',
@@ -22,6 +22,6 @@ class Migration(migrations.Migration):
     dependencies = [("ledger", "0018_sealed_as_it_left")]
 
     operations = [
-        migrations.RunSQL(walls.STEP_WALL + walls.SEAL, migrations.RunSQL.noop),
+        migrations.RunSQL(walls.STEP_WALL + walls_frozen.FROZEN + walls.SEAL, migrations.RunSQL.noop),
         migrations.RunSQL(IN_DOUBT, migrations.RunSQL.noop),
     ]

@@ -100,9 +100,12 @@ RETURNING 1) SELECT ledger_expect(count(*), %(count)s) FROM changed
     "pivot_position int, closed boolean, ended_backward_why text, ended boolean",
 )
 
+# Not while a promise of the step is open: its effect may be there, whatever its state says.
 RELEASE_CLAIMS = """
-UPDATE ledger_effectclaim SET released_at = clock_timestamp()
-WHERE step_id = ANY(%s::uuid[]) AND released_at IS NULL
+UPDATE ledger_effectclaim c SET released_at = clock_timestamp()
+WHERE c.step_id = ANY(%s::uuid[]) AND c.released_at IS NULL AND NOT EXISTS (
+    SELECT FROM ledger_idempotencyrecord r
+    WHERE r.step_id = c.step_id AND r.direction = 'forward' AND r.state = 'pending')
 """
 
 RELEASE_HOLDS = "DELETE FROM ledger_resourcehold WHERE step_id = ANY(%s::uuid[])"
