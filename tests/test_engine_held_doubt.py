@@ -21,7 +21,7 @@ from ledger.services.cases import cases
 from ledger.services.closing import abort
 from ledger.services.operating import Pressed, Resolution, press, resolve, retry
 from tests.deploys import state_of
-from tests.doubtcast import ONA, due_now, state
+from tests.doubtcast import CUT, ONA, due_now, state
 from tests.heldcast import (
     RULE,
     a_stage,
@@ -230,3 +230,21 @@ def test_an_effect_is_not_free_while_a_promise_of_its_step_is_open(stage: Stage)
     free = "UPDATE ledger_effectclaim SET released_at = clock_timestamp() WHERE step_id = %s"
     with pytest.raises(DatabaseError, match="a promise of its step is open"), atomic():
         storage.execute(free, [step])
+
+
+def test_what_is_left_out_after_an_earlier_version_of_it_happened_is_residue(stage: Stage) -> None:
+    saga = stage.saga()
+    step = stage.propose(saga, "hold", "orders.hold", {"id": "7"})
+    stage.decide(step)
+    taken = stage.claim()
+    stage.answer(taken, CUT)
+    resolve(step, "did_not_happen", reason="it is not there", actor=ONA)
+    request = stage.request(step)
+    approver = Bearer(user_id=stage.approver.pk, username="olivia")
+    deciding.approve(approver, request.pk, args_digest=request.args_digest, args=CHANGED)
+    stage.answer(taken, Done({"id": "h1"}))
+    assert (state(step), state_of(saga)) == ("stuck", "stuck")
+    resolve(step, "did_not_happen", reason="leave it out", actor=ONA)
+    assert (state(step), state_of(saga), row_of(step).residue) == ("failed", "compensated", True)
+    assert keeps_its_effect(step)
+    assert_verifies()

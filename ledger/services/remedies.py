@@ -16,7 +16,7 @@ from ledger.services.cases import Case
 from ledger.services.looking import conclude
 from ledger.services.reconciling import back_in_doubt
 from ledger.services.settling import ask_again, commit, fail, undone
-from ledger.services.testimony import heard_instead, unseen
+from ledger.services.testimony import heard_instead, late_done, unseen
 from ledger.services.tooling import Parked, check_result, tool_to_run
 from ledger.services.unit import Unit
 from ledger.states import Direction, RecordState, StepState
@@ -115,8 +115,8 @@ def end_saga(unit: Unit, case: Case, reason: str) -> None:
         unit.entry(saga, "step.residue", step, why=why)
     else:
         step.fence += 1
-        # A spent key says that the effect is there, whatever the step's own row says.
-        step.residue = case.facts.spent
+        # A spent key, or a late word of a version since edited, says that an effect is there.
+        step.residue = case.facts.spent or late_done(step, Direction.FORWARD) is not None
         step.error = {"code": "failed", "detail": why}
         gate().close([step.id], why)
         unit.move(step, StepState.FAILED, "step.failed", error=why)

@@ -28,7 +28,7 @@ from ledger.services.alternatives import alternative_denied
 from ledger.services.asking import ask, denial, judge, key_for
 from ledger.services.backward import advance, begin
 from ledger.services.reconciling import hold_for_operator, plan
-from ledger.services.testimony import unseen
+from ledger.services.testimony import late_done, unseen
 from ledger.services.unit import Unit
 from ledger.states import Direction, SagaState, StepState, Tier
 from ledger.tools.contract import Tool
@@ -149,10 +149,10 @@ def go_on(unit: Unit, saga: SagaRow, step: StepRow) -> None:
 def fail(unit: Unit, saga: SagaRow, step: StepRow, error: str, *, why: str = "") -> None:
     """It certainly did not happen and is not tried again: before the pivot the saga turns back.
 
-    `why` says what else there is to know about that, without a full stop.
+    `why`: what else is known, without a full stop. A version since edited may have happened.
     """
     step.error = {"code": "failed", "detail": error}
-    step.held_why, step.residue = "", False  # nothing is there, be it to see to or to list
+    step.held_why, step.residue = "", late_done(step, Direction.FORWARD) is not None
     unit.move(step, StepState.FAILED, "step.failed", error=error)
     unit.free(step)
     told = f"step {step.step_id} failed: {error}"

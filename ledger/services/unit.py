@@ -187,7 +187,7 @@ class Unit:
             self.flush()  # the database checks every edge, so none may be skipped
         step.state = state
         step.dirty = True
-        if state in STEP_WITHOUT_EFFECT:
+        if state in STEP_WITHOUT_EFFECT and not step.residue:
             if step.effect_key or step.alternatives:
                 self._unclaimed.append(str(step.id))
         return self.entry(self.sagas[step.saga_id], kind, step, state=state.value, **payload)
