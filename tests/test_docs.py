@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.management import get_commands
+from django.core.management import BaseCommand, get_commands, load_command_class
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from approvals.states import ApprovalState
@@ -66,6 +66,14 @@ def commands() -> list[str]:
 def test_every_command_is_named(name: str) -> None:
     architecture = words(DOCS / "architecture.md")
     assert re.search(rf"`{name}[` ]", architecture)
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_option_of_a_command_is_named(name: str) -> None:
+    told = load_command_class(get_commands()[name], name).create_parser("manage.py", name)
+    foreign = BaseCommand().create_parser("manage.py", name)._option_string_actions
+    options = [o for o in told._option_string_actions if o.startswith("--") and o not in foreign]
+    assert [option for option in options if not re.search(rf"{option}(?![\w-])", MANUAL)] == []
 
 
 def addresses(found: URLResolver, before: str = "/") -> Iterator[str]:
