@@ -22,11 +22,14 @@ SagaError
 └── RateLimited            429 rate-limited
 
 `detail` is the sentence for people and says what to change; `extra` are members of the
-problem document (RFC 9457). Pure: no Django.
+problem document (RFC 9457), among them `errors`: each fault with the JSON Pointer (RFC 6901) of
+its place in the body that was sent. Pure: no Django.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 
@@ -50,6 +53,19 @@ class InvalidJson(SagaError):
 
 class InvalidArgs(SagaError):
     type, status, title = "invalid-args", 422, "A field or argument is not acceptable"
+
+
+@contextmanager
+def below(place: str) -> Iterator[None]:
+    """What is found wrong here was sent at this JSON Pointer, and is told as being there."""
+    try:
+        yield
+    except InvalidArgs as error:
+        if not place:
+            raise
+        told = error.extra.get("errors") or [{"pointer": "", "detail": error.detail}]
+        faults = [{**fault, "pointer": place + fault["pointer"]} for fault in told]
+        raise InvalidArgs(f"At {place}: {error.detail}", errors=faults) from None
 
 
 class MissingStepId(SagaError):

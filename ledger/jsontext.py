@@ -61,7 +61,7 @@ def parse_json(raw: bytes, *, max_bytes: int = 1_000_000, max_depth: int = 64) -
     Raises TooLarge (413) over `max_bytes`; InvalidJson (400) when it is not JSON, not
     UTF-8 or nested deeper than `max_depth`; InvalidArgs (422) when it is JSON that cannot
     be taken literally: duplicate keys, NaN, infinities, integers beyond 2^53, lone
-    surrogates, NUL. Its `pointer` extra is the JSON Pointer of the first fault.
+    surrogates, NUL. It names the first such fault.
     """
     if len(raw) > max_bytes:
         raise TooLarge(f"The body has {len(raw)} bytes; at most {max_bytes} are accepted.")
@@ -81,9 +81,8 @@ def parse_json(raw: bytes, *, max_bytes: int = 1_000_000, max_depth: int = 64) -
         raise _too_deep(max_depth) from None
     except ValueError:
         # Python's own limit on integer digits (4300) is reached long after ours.
-        raise InvalidArgs(
-            "A number has thousands of digits; integers beyond 2^53 must be sent as strings."
-        ) from None
+        what = "a number has thousands of digits; integers beyond 2^53 must be sent as strings"
+        raise _refused("", what) from None
     _refuse_first_fault(value, max_depth, strings="\\u" in text)
     return value
 
@@ -144,7 +143,12 @@ def _refuse(place: _Place, name: str | int | None, what: str) -> NoReturn:
         at = at.around
     # The outermost name is the index in the tuple that wraps the root.
     where = _visible(pointer(path[::-1][1:]))
-    raise InvalidArgs(f"At {where or 'the top'}: {what}.", pointer=where)
+    raise _refused(where, what)
+
+
+def _refused(where: str, what: str) -> InvalidArgs:
+    fault = {"pointer": where, "detail": what}
+    return InvalidArgs(f"At {where or 'the top'}: {what}.", errors=[fault])
 
 
 def _visible(text: str) -> str:

@@ -150,6 +150,51 @@ def test_the_faulty_field_is_named_by_json_pointer(agent: Caller) -> None:
     assert "/steps/1/tool" in answer.json()["detail"]
 
 
+BAD = {"id": 7}
+PLACES: dict[str, tuple[bytes, str]] = {
+    "an argument": (step('{"id":7}'), "/args/id"),
+    "an unknown argument": (step('{"id":"a","x/y":1}'), "/args/x~1y"),
+    "an argument that the effect key needs": (
+        b'{"step_id":"s1","tool":"notes.once","args":{"id":" "}}',
+        "/args/id",
+    ),
+    "args that are no object": (step("[]"), "/args"),
+    "no args": (b'{"step_id":"s1","tool":"notes.add"}', "/args"),
+    "a key that is there twice": (step('{"id":"a","id":"b"}'), "/args"),
+    "NaN": (step('{"id":"a","amount":NaN}'), "/args/amount"),
+    "5000 digits": (step('{"id":' + "9" * 5000 + "}"), ""),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_pointer_leads_into_the_body_of_a_step(agent: Caller, name: str) -> None:
+    body, place = PLACES[name]
+    answer = agent.post(f"sagas/{agent.open()}/steps", body)
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == [place]
+    assert all(fault["detail"] for fault in answer.json()["errors"])
+    assert place in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("second", "place"),
+    [
+        ({"args": BAD}, "/steps/1/args/id"),
+        ({"alternatives": [{"tool": "notes.add", "args": one} for one in ({"id": "a"}, BAD)]},
+         "/steps/1/alternatives/1/args/id"),
+        ({"repeat_of": "019a0000-0000-7000-8000-000000000000", "reason": "again"},
+         "/steps/1/repeat_of"),
+        ({"repeat_of": "019a0000-0000-7000-8000-000000000000"}, "/steps/1/reason"),
+    ],
+)  # fmt: skip
+def test_the_pointer_says_which_step_of_a_saga_it_means(
+    agent: Caller, second: dict[str, Any], place: str
+) -> None:
+    steps = [GOOD, GOOD | {"step_id": "s2"} | second]
+    answer = agent.post("sagas", {"task_id": "t", "name": "n", "steps": steps})
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == [place]
+    assert "/steps/1" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "text/json"])
 def test_another_content_type_is_415(agent: Caller, kind: str) -> None:
     answer = agent.send("POST", "sagas", b'{"task_id":"t","name":"n"}', kind=kind)

@@ -99,9 +99,9 @@ def test_an_edited_alternative_is_told_under_the_key_that_the_target_sees(ana: B
 @pytest.mark.parametrize(
     ("args", "where"),
     [
-        ({"id": "p1", "amount": "40"}, "/amount"),
-        ({"id": "p1", "amount": 40, "note": "x"}, "/note"),
-        ({"id": 7, "amount": 40}, "/id"),
+        ({"id": "p1", "amount": "40"}, "/args/amount"),
+        ({"id": "p1", "amount": 40, "note": "x"}, "/args/note"),
+        ({"id": 7, "amount": 40}, "/args/id"),
     ],
 )
 def test_a_version_outside_the_schema_changes_nothing(

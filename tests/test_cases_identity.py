@@ -144,7 +144,7 @@ class TestBeforeAnyWorker:
         """Case C101: skipped, it would have switched the deduplication off without a word."""
         answer = agent.propose(agent.open(), args={"id": empty}, **WITH_EFFECT)
         assert (answer.status_code, problem_type(answer)) == (422, "invalid-args")
-        assert answer.json()["errors"][0]["pointer"] == "/id"
+        assert answer.json()["errors"][0]["pointer"] == "/args/id"
         assert not Step.objects.exists()
 
     @pytest.mark.parametrize(

@@ -251,7 +251,10 @@ def test_a_python_sandbox_that_is_production_or_not_set_is_refused(
     ("drill", "reason"),
     [
         (Drill(args={"room": "x"}), "name in environment what leads to the sandbox"),
-        (Drill(args={"room": 1}, environment={"A": "env:B"}), "the example args do not fit: /room"),
+        (
+            Drill(args={"room": 1}, environment={"A": "env:B"}),
+            "the example args do not fit: /args/room",
+        ),
         (Drill(args={"room": "x"}, environment={"A": "B"}), 'write "env:NAME"'),
         (Drill(args={"room": "x"}, environment={"A": "env:A"}), "is what production uses"),
     ],

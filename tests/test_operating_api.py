@@ -119,7 +119,7 @@ def test_a_dead_letter_is_edited_over_rest(till: Till, ona: Api) -> None:
     till.work()
     step = step_of(saga).pk
     wrong = ona.post(f"steps/{step}/retry", {"reason": "more", "args": {"sum": "1"}})
-    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/sum")
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/args/sum")
     edited = ona.post(f"steps/{step}/retry", {"reason": "more", "args": {"sum": 101}})
     assert edited.status_code == 200
     assert (edited.json()["args"], edited.json()["tool_version"]) == ({"sum": 101}, "2")

@@ -72,16 +72,22 @@ def test_equal_after_validation_is_the_same_as_equal_digest(
 @pytest.mark.parametrize("args", ['{"id":7}', None, [], 7, True])
 def test_args_that_are_not_an_object_are_refused(args: Any) -> None:
     """Case A9."""
-    assert faults(SCHEMA, args) == [""]
+    assert faults(SCHEMA, args) == ["/args"]
 
 
 def test_text_is_never_taken_for_a_number() -> None:
-    assert faults(SCHEMA, {"id": "7"}) == ["/id"]
+    assert faults(SCHEMA, {"id": "7"}) == ["/args/id"]
 
 
 def test_every_fault_has_its_pointer() -> None:
     found = faults(SCHEMA, {"active": 1, "to": {"city": 3}, "lines": [{}, 4], "x/y": 1})
-    assert sorted(found) == ["/active", "/id", "/lines/1", "/to/city", "/x~1y"]
+    assert sorted(found) == [
+        "/args/active",
+        "/args/id",
+        "/args/lines/1",
+        "/args/to/city",
+        "/args/x~1y",
+    ]
 
 
 def test_at_most_twenty_faults_are_listed() -> None:
@@ -101,7 +107,7 @@ def test_types_survive_validation() -> None:
 
 
 def test_unknown_fields_are_refused_unless_the_schema_welcomes_them() -> None:
-    assert faults({"properties": {"a": {}}}, {"b": 1}) == ["/b"]
+    assert faults({"properties": {"a": {}}}, {"b": 1}) == ["/args/b"]
     assert fits({"properties": {"a": {}}, "additionalProperties": True}, {"b": 1}) == {"b": 1}
     assert fits({"patternProperties": {"^x-": {}}}, {"x-a": 1}) == {"x-a": 1}
 
@@ -113,7 +119,7 @@ def test_fields_named_by_a_part_of_the_schema_are_known() -> None:
         "$defs": {"who": {"properties": {"a": {"default": 3}}}},
     }
     assert fits(schema, {"b": 1}) == {"a": 3, "b": 1}
-    assert faults(schema, {"a": 1, "c": 1}) == ["/c"]
+    assert faults(schema, {"a": 1, "c": 1}) == ["/args/c"]
 
 
 def test_a_schema_that_refers_to_itself_ends_with_the_value() -> None:
@@ -144,12 +150,12 @@ def test_an_empty_part_never_makes_a_key(value: Any) -> None:
     """Case C101: an empty key would be no key, without a word."""
     with pytest.raises(InvalidArgs) as refused:
         key_of("refund:{args.a}", a=value)
-    assert refused.value.extra["errors"][0]["pointer"] == "/a"
+    assert refused.value.extra["errors"][0]["pointer"] == "/args/a"
 
 
 def test_a_missing_part_never_makes_a_key() -> None:
     """Case C101."""
-    with pytest.raises(InvalidArgs, match="/a is empty or missing"):
+    with pytest.raises(InvalidArgs, match="/args/a is empty or missing"):
         key_of("refund:{args.a}", b=1)
 
 

@@ -102,7 +102,8 @@ def test_an_unknown_tool_is_named() -> None:
 def test_a_dataclass_and_a_typed_dict_become_schemas() -> None:
     with pytest.raises(InvalidArgs) as refused:
         load(None, [sys.modules[__name__]]).get("rooms.hold").checked_args({"nights": "2", "x": 1})
-    assert {f["pointer"] for f in refused.value.extra["errors"]} == {"/room", "/nights", "/x"}
+    found = {f["pointer"] for f in refused.value.extra["errors"]}
+    assert found == {"/args/room", "/args/nights", "/args/x"}
     assert registered(lambda _: None, args=Mail).checked_args({"to": "a"}) == {"to": "a"}
 
 

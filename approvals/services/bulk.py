@@ -71,10 +71,14 @@ def decide_all(
     if answer not in {Answer.APPROVE, Answer.REJECT}:
         raise InvalidArgs("In bulk the answer is approve or reject.", errors=[])
     if not items or len(items) > MAX_ITEMS:
-        raise InvalidArgs(f"Name 1 to {MAX_ITEMS} requests.", errors=[{"pointer": "/items"}])
+        raise _wrong(f"Name 1 to {MAX_ITEMS} requests.")
     if len({item.request for item in items}) < len(items):
-        raise InvalidArgs("A request is named twice.", errors=[{"pointer": "/items"}])
+        raise _wrong("A request is named twice.")
     return [_one(bearer, answer, item, reason, via) for item in items]
+
+
+def _wrong(detail: str) -> InvalidArgs:
+    return InvalidArgs(detail, errors=[{"pointer": "/items", "detail": detail}])
 
 
 def _one(bearer: Bearer, answer: Answer, item: Item, reason: str, via: Surface) -> Result:

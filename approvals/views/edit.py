@@ -26,6 +26,7 @@ from ledger.jsontext import parse_json
 from ledger.queries.shown import args_of
 from ledger.states import Direction
 from ledger.templatetags.values import folded_paths
+from ledger.tools.schemas import ARGS
 from ledger.views.people import bearer_of
 
 NO_CHANGE = "Nothing was changed. To let exactly this run, approve the request itself."
@@ -70,7 +71,7 @@ def _review(
         found = editing.review(bearer_of(request), row.approval, value)
     except InvalidArgs as error:
         told = error.extra.get("errors") or []
-        faults = {fault["pointer"]: fault["detail"] for fault in told}
+        faults = {fault["pointer"].removeprefix(ARGS): fault["detail"] for fault in told}
         return _form(request, row, value, faults, as_json=as_json, refusal=error)
     except PreviouslyRejected as error:
         return _form(request, row, value, {}, as_json=as_json, refusal=error)

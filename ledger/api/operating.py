@@ -107,7 +107,8 @@ def resolve_step(request: HttpRequest, step: str) -> HttpResponse:
     bearer, step_id = access.operator(request), access.owned(step, "step")
     asked = read(request, Resolution)
     if asked.answer != "happened" and "result" in asked.model_fields_set:
-        raise InvalidArgs("Only `happened` has a `result`.", pointer="/result")
+        fault = {"pointer": "/result", "detail": "only with `happened`"}
+        raise InvalidArgs("Only `happened` has a `result`.", errors=[fault])
     answered = operating.resolve(
         step_id,
         asked.answer,

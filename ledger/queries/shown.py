@@ -33,7 +33,7 @@ def args_meant(sent: Any, bound: Mapping[str, Any], tool: str, digest: str = "")
         raise InvalidArgs(
             f"A secret is still masked ({MASK}) at a place where it was not before. Leave that "
             "part exactly as it was, or write the secret itself.",
-            errors=[{"pointer": "", "detail": f"contains {MASK}"}],
+            errors=[{"pointer": "/args", "detail": f"contains {MASK}"}],
         ) from None
 
 

@@ -62,8 +62,9 @@ def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
         digest=digest,
     )
     answers = []
-    for proposal in opening.steps:
-        answers.append(propose_in(unit, saga, prepare(saga_id, proposal, bearer=bearer)))
+    for index, proposal in enumerate(opening.steps):
+        prepared = prepare(saga_id, proposal, bearer=bearer, place=f"/steps/{index}")
+        answers.append(propose_in(unit, saga, prepared))
         unit.flush()
     faultpoints.reached("P1")
     unit.flush()

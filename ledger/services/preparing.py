@@ -65,17 +65,22 @@ class Prepared:
         }
 
 
-def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Prepared:
-    """Check a proposal against its tool. Raises UnknownTool, Forbidden, InvalidArgs."""
-    tool = _tool(proposal.tool, bearer)
-    args = tool.checked_args(proposal.args)
-    variant = _variant(saga_id, proposal, tool, args, 0)
-    claim = _claim(proposal, variant.effect_key)
+def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer, place: str = "") -> Prepared:
+    """Check a proposal against its tool. Raises UnknownTool, Forbidden, InvalidArgs.
+
+    `place` is the JSON Pointer of the proposal in what was sent.
+    """
+    with errors.below(place):
+        tool = _tool(proposal.tool, bearer)
+        args = tool.checked_args(proposal.args)
+        variant = _variant(saga_id, proposal, tool, args, 0)
+        claim = _claim(proposal, variant.effect_key)
     alternatives = []
-    for index, other in enumerate(proposal.alternatives, start=1):
-        found = _tool(other.tool, bearer)
-        filled = found.checked_args(other.args)
-        alternatives.append(_variant(saga_id, proposal, found, filled, index))
+    for index, other in enumerate(proposal.alternatives):
+        with errors.below(f"{place}/alternatives/{index}"):
+            found = _tool(other.tool, bearer)
+            filled = found.checked_args(other.args)
+            alternatives.append(_variant(saga_id, proposal, found, filled, index + 1))
         _keep_version(found)
     return Prepared(
         proposal=proposal,

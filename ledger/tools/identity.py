@@ -42,7 +42,7 @@ class Identity:
         return text
 
     def _part(self, placeholder: Placeholder, value: Any) -> str:
-        where = pointer(placeholder.path[1:])
+        where = pointer(placeholder.path)
         if value is ABSENT or value is None or (isinstance(value, str) and not value.strip()):
             raise self._refused(where, f"is empty or missing, and the tool's {self.what} needs it")
         if isinstance(value, dict | list):

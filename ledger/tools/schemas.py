@@ -17,6 +17,8 @@ from ledger.tools.faults import DefinitionError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_FAULTS = 20
+# Where args stand in whatever is sent with them: the place of a fault begins with it.
+ARGS = "/args"
 MAX_FAULT_CHARS = 200
 # Keywords through which a schema can name properties that `properties` beside it does not.
 _ELSEWHERE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
@@ -173,10 +175,11 @@ def checked(schema: Schema, args: Any) -> dict[str, Any]:
     """
     if not isinstance(args, dict):
         kind = "a string: send the object itself" if isinstance(args, str) else "not an object"
-        fault = {"pointer": "", "detail": f"args must be a JSON object, and this is {kind}"}
+        fault = {"pointer": ARGS, "detail": f"args must be a JSON object, and this is {kind}"}
         raise InvalidArgs(fault["detail"] + ".", errors=[fault])
     filled = schema.filled(args)
-    if faults := schema.faults(filled):
-        lines = "; ".join(f"{f['pointer'] or 'args'}: {f['detail']}" for f in faults)
+    if found := schema.faults(filled):
+        faults = [{**fault, "pointer": ARGS + fault["pointer"]} for fault in found]
+        lines = "; ".join(f"{fault['pointer']}: {fault['detail']}" for fault in faults)
         raise InvalidArgs(f"The args do not fit the tool's schema. {lines}", errors=faults)
     return filled
