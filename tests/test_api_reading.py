@@ -177,6 +177,15 @@ def test_a_freeze_is_set_listed_and_lifted(oncall: Caller) -> None:
     assert oncall.send("DELETE", f"freezes/{NOTHING}").status_code == 404
 
 
+def test_a_step_that_is_proposed_under_a_freeze_is_accepted_and_waits(
+    agent: Caller, oncall: Caller
+) -> None:
+    saga = agent.open()
+    assert oncall.post("freezes", {"scope": "all", "reason": "fire"}).status_code == 201
+    answer = agent.propose(saga)
+    assert (answer.status_code, answer.json()["state"]) == (202, "queued")
+
+
 def test_an_aborted_saga_without_effects_ends_backwards(agent: Caller) -> None:
     saga = agent.open()
     agent.propose(saga)
