@@ -14,6 +14,7 @@ from ledger.actions import Action, Trouble
 from ledger.models import Entry, IdempotencyRecord, OutboxMessage, Step
 from ledger.models.fields import ClockTimestamp
 from ledger.outcomes import Failed, Unknown
+from ledger.queries.pages_attention import attention, waiting_count
 from ledger.services.cases import Case, cases
 from ledger.services.closing import abort
 from ledger.services.operating import Pressed, press, resolve, retry
@@ -51,6 +52,13 @@ def parked(till: Till, saga: UUID, step_id: str = "one") -> Step:
     step = step_of(saga, step_id)
     assert case_of(step).trouble == Trouble.PARKED
     return step
+
+
+def test_a_parked_step_is_counted_in_the_menu(till: Till) -> None:
+    parked_saga = till.open(booking("one"))
+    till.withdraw()
+    parked(till, parked_saga)
+    assert (len(attention().cases), waiting_count(10), waiting_count(1)) == (1, 1, 1)
 
 
 def test_a_step_whose_tool_is_not_here_waits_and_runs_when_it_is(till: Till) -> None:

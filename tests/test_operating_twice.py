@@ -11,6 +11,7 @@ import pytest
 from ledger.actions import Action, Trouble
 from ledger.models import Entry, Step
 from ledger.outcomes import Done, Failed, NotApplied
+from ledger.queries.pages_attention import waiting_count
 from ledger.services.assignments import Assignment
 from ledger.services.cases import cases
 from ledger.services.closing import abort
@@ -63,6 +64,7 @@ def assert_shown(saga: UUID, words: str = TWO) -> Step:
     assert len(told(saga)) == 1
     assert words in step.held_why
     assert cases([step.pk])[step.pk].trouble == Trouble.CONTRADICTED
+    assert waiting_count(10) == 1, "the menu counts what Attention lists"
     assert_verifies()
     return step
 

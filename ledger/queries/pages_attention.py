@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from ledger.models import Attempt, Entry, Message, OutboxMessage, Step
 from ledger.queries import archived, messages
@@ -119,18 +119,24 @@ def attention() -> Attention:
     )
 
 
+def _unfit() -> QuerySet[OutboxMessage]:
+    """Messages that no code here may take."""
+    return OutboxMessage.objects.filter(taken_at__isnull=True).exclude(parked_why="")
+
+
 def _parked() -> list[Step]:
-    """Steps with a message that no code here may take."""
-    waiting = OutboxMessage.objects.filter(taken_at__isnull=True).exclude(parked_why="")
-    related = waiting.select_related("step__saga__agent", "step__tool_version")
+    related = _unfit().select_related("step__saga__agent", "step__tool_version")
     found = related.order_by("created_at", "id")[: MOST_CASES + 1]
     return list({message.step_id: message.step for message in found}.values())
 
 
 def waiting_count(limit: int) -> int:
     """How many steps and messages need a person, counted no further than `limit`."""
-    needing = (Q(state=StepState.STUCK) | _IN_DOUBT) & Q(residue=False)
-    steps = Step.objects.filter(needing)[:limit].count()
+    needing = Step.objects.filter((Q(state=StepState.STUCK) | _IN_DOUBT) & Q(residue=False))
+    told_otherwise = Step.objects.filter(_CONTRADICTED)
+    parked = _unfit().values("step")
+    # Each branch has an index of its own, and a step that is in two of them counts once.
+    steps = needing.values("pk").union(told_otherwise.values("pk"), parked)[:limit].count()
     if steps < limit:
         steps += len(messages.undelivered()) + len(archived.unheard_words(limit))
     return min(limit, steps)
