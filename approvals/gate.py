@@ -43,7 +43,7 @@ class Gate:
         requesting.withdraw(steps, why)
 
     def requests(self, steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
-        """Newest request of each step: {step: {"id", "state", "url"}}."""
+        """Newest request of each step: {step: {"id", "direction", "state", "url"}}."""
         return queries.newest_of_steps(steps)
 
     def decisions(self, saga: UUID) -> Mapping[str, Mapping[str, Any]]:

@@ -27,7 +27,7 @@ SAID: str = "said"
 NO_ACCOUNT = 0
 
 _NEWEST = """
-SELECT DISTINCT ON (step_id) step_id, id, CASE
+SELECT DISTINCT ON (step_id) step_id, id, direction, CASE
     WHEN state = 'pending' AND expires_at <= clock_timestamp() THEN 'expired'
     ELSE state END AS state
 FROM approvals_approval WHERE step_id = ANY(%s) ORDER BY step_id, id DESC
@@ -42,7 +42,12 @@ def page_of(request: UUID) -> str:
 def newest_of_steps(steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
     """Newest request of each of these steps, in one statement."""
     return {
-        row.step_id: {"id": row.id, "state": row.state, "url": page_of(row.id)}
+        row.step_id: {
+            "id": row.id,
+            "direction": row.direction,
+            "state": row.state,
+            "url": page_of(row.id),
+        }
         for row in storage.rows(_NEWEST, [list(steps)])
     }
 

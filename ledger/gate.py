@@ -119,7 +119,7 @@ class Gate(Protocol):
         """The steps will not run: cancel their open requests."""
 
     def requests(self, steps: Iterable[UUID]) -> Mapping[UUID, Mapping[str, Any]]:
-        """Latest request of each step: {step: {"id", "state", "url"}}."""
+        """Latest request of each step: {step: {"id", "direction", "state", "url"}}."""
 
     def decisions(self, saga: UUID) -> Mapping[str, Mapping[str, Any]]:
         """Every decision about a saga, {id: {"answer", "actor", "args_digest", "reason", …}}.

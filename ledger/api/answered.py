@@ -64,7 +64,7 @@ class StepDocument(Answered):
 
 
 class ResidueDocument(Answered):
-    """An effect of an ended saga that is still out in the world."""
+    """An effect of an ended saga that is still out in the world, or may be: `why` says which."""
 
     step_id: str
     tool: str

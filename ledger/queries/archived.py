@@ -14,6 +14,7 @@ from uuid import UUID
 from django.urls import reverse
 
 from ledger.chain import stamp
+from ledger.states import StepState
 from ledger.storage import row, rows
 
 Document = dict[str, Any]
@@ -206,13 +207,19 @@ def _step(found: Any) -> Document:
     }
 
 
+_WHY = {
+    True: "Nobody knew whether it happened when the saga ended; the export says more.",
+    False: "It was left when the saga ended; the export says why.",
+}
+
+
 def _residue(found: Any) -> Document:
     return {
         "step_id": found.step_id,
         "tool": found.tool,
         "idempotency_key": found.idempotency_key,
         "since": _stamp(found.executed_at),
-        "why": "It was left when the saga ended; the export says why.",
+        "why": _WHY[found.state == StepState.UNKNOWN],
     }
 
 

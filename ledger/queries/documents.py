@@ -17,6 +17,7 @@ from django.urls import reverse
 
 from ledger.gate import gate
 from ledger.queries import archived
+from ledger.queries.residue import left_by
 from ledger.states import SAGA_ENDED, STEP_FINISHED, SagaState, StepState
 from ledger.storage import rows, the_row
 
@@ -192,29 +193,17 @@ def _saga(row: Any, steps: list[Document], left: list[Document], absolute: Absol
     }
 
 
-_RESIDUE = """
-SELECT saga_id, step_id, tool, idempotency_key, executed_at, tier, state
-FROM ledger_step WHERE saga_id = ANY(%s) AND residue ORDER BY saga_id, executed_seq
-"""
-_WHY_LEFT = {
-    "compensatable": "Undoing it was given up by an operator.",
-    "pivot": "It is a commitment point: nothing undoes it.",
-    "non_compensatable": "It cannot be undone.",
-}
-
-
 def residue(ended: Sequence[UUID]) -> dict[UUID, list[Document]]:
     """What sagas that ended backwards left in the world, oldest effect first."""
     left: dict[UUID, list[Document]] = {}
-    for saga_id, step_id, tool, key, since, tier, state in rows(_RESIDUE, [list(ended)]):
-        corrected = " A correction was sent." if state == StepState.CORRECTED else ""
-        left.setdefault(saga_id, []).append(
+    for one in left_by(ended):
+        left.setdefault(one.saga_id, []).append(
             {
-                "step_id": step_id,
-                "tool": tool,
-                "idempotency_key": key,
-                "since": stamp(since),
-                "why": _WHY_LEFT[tier] + corrected,
+                "step_id": one.step_id,
+                "tool": one.tool,
+                "idempotency_key": one.idempotency_key,
+                "since": stamp(one.since),
+                "why": one.why,
             }
         )
     return left

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
+from ledger.gate import gate
 from ledger.models import Agent, Saga, Step, Token, ToolVersion
+from ledger.queries.pages_timeline import awaited
 from ledger.states import STEP_FINISHED, StepState
 
 PAGE_SIZE = 50
@@ -20,7 +22,9 @@ class SagaRow:
     saga: Saga
     done: int
     open_step: Step | None
-    # How many of its effects stay in the world, for good.
+    # What is to be said of that step.
+    now: str = ""
+    # How many of its effects stay in the world, for good, or may be there.
     residue: int = 0
 
 
@@ -79,7 +83,7 @@ def _with_progress(sagas: Sequence[Saga]) -> list[SagaRow]:
     telling: dict[UUID, Step] = {}
     left: dict[UUID, int] = {}
     steps = Step.objects.filter(saga_id__in=ids).only(
-        "id", "saga_id", "step_id", "state", "residue"
+        "id", "saga_id", "step_id", "state", "residue", "held_why"
     )
     for step in steps[:_MOST_STEPS]:
         state = StepState(step.state)
@@ -90,10 +94,32 @@ def _with_progress(sagas: Sequence[Saga]) -> list[SagaRow]:
             best = telling.get(step.saga_id)
             if best is None or _TELLING.index(state) < _TELLING.index(StepState(best.state)):
                 telling[step.saga_id] = step
+    said = _said(telling.values())
     return [
-        SagaRow(saga, done.get(saga.pk, 0), telling.get(saga.pk), left.get(saga.pk, 0))
+        SagaRow(
+            saga,
+            done.get(saga.pk, 0),
+            telling.get(saga.pk),
+            said.get(saga.pk, ""),
+            left.get(saga.pk, 0),
+        )
         for saga in sagas
     ]
+
+
+def _said(steps: Collection[Step]) -> dict[UUID, str]:
+    """Of each step's saga what the step is at, in words: its state alone may say too much."""
+    back = [step.pk for step in steps if step.state == StepState.COMPENSATING]
+    requests = gate().requests(back) if back else {}
+    return {step.saga_id: _words(step, awaited(step, requests.get(step.pk))) for step in steps}
+
+
+def _words(step: Step, asked: str) -> str:
+    if asked:
+        return f"waits for a yes to its {asked}"
+    if step.state == StepState.COMPENSATING and step.held_why:
+        return "may or may not have been undone"
+    return StepState(step.state).replace("_", " ")
 
 
 def agent_names() -> list[str]:

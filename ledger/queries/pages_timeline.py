@@ -14,9 +14,10 @@ from ledger.errors import NotFound
 from ledger.gate import gate
 from ledger.models import Agent, Attempt, Entry, Freeze, OutboxMessage, Saga, Step
 from ledger.queries import archived, freezes
+from ledger.queries.residue import Left, left_by
 from ledger.queries.shown import definition_of
 from ledger.spoken import is_told_in
-from ledger.states import Direction, Tier
+from ledger.states import Direction, StepState, Tier
 from ledger.storage import rows
 from ledger.tools.installed import recorded_directions
 
@@ -47,6 +48,10 @@ class StepRow:
     @property
     def asked(self) -> int:
         return self.replays + 1
+
+    @property
+    def awaited(self) -> str:
+        return awaited(self.step, self.approval)
 
     @property
     def error(self) -> Any:
@@ -89,10 +94,17 @@ class Timeline:
     saga: Saga
     rows: Sequence[StepRow]
     more_after: int = 0
-    residue: Sequence[Step] = ()
+    residue: Sequence[Left] = ()
     freezes: Sequence[Freeze] = ()
     undone: Sequence[StepRow] = field(default=())
     deduplicated: Sequence[Deduplicated] = ()
+
+
+def awaited(step: Step, request: Mapping[str, Any] | None) -> str:
+    """The noun of what waits for a person's yes on the way back, or ''."""
+    if step.state != StepState.COMPENSATING or request is None or request["state"] != "pending":
+        return ""
+    return _UNDO[request["direction"]]
 
 
 def saga(saga_id: UUID) -> Saga:
@@ -171,7 +183,7 @@ def step_rows(of: Saga, steps: Sequence[Step], frozen: Sequence[Freeze] = ()) ->
     waiting = _grouped(list(due), "step_id")
     entries = _newest_entries(of, [step.step_id for step in steps])
     replays = _replays(of)
-    asked = gate().requests([step.pk for step in steps if step.verdict == "ask"])
+    asked = gate().requests(ids)
     return [
         StepRow(
             step=step,
@@ -247,12 +259,11 @@ def timeline(of: Saga, *, after: int = 0) -> Timeline:
     rows = step_rows(of, steps, frozen)
     back = [row for row in rows if any(t.direction != "forward" for t in row.tries)]
     back.sort(key=lambda row: row.step.executed_seq or 0, reverse=True)
-    residue = Step.objects.filter(saga=of, residue=True).order_by("position")[:STEPS_A_PAGE]
     return Timeline(
         saga=of,
         rows=rows,
         more_after=steps[-1].position if len(found) > STEPS_A_PAGE else 0,
-        residue=list(residue),
+        residue=left_by([of.pk]),
         freezes=[freeze for freeze in frozen if freeze.scope != "tool"],
         undone=back,
         deduplicated=deduplicated(of),

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from ledger.models import Freeze
 from ledger.queries.pages_timeline import StepRow, Timeline
+from ledger.queries.residue import Left
 from ledger.spoken import spoken
 from ledger.states import SagaState, StepState
 
@@ -87,21 +88,38 @@ def _since(row: StepRow) -> datetime:
 
 def _ended(timeline: Timeline) -> Headline:
     saga = timeline.saga
-    left = len(timeline.residue)
-    if saga.state == SagaState.COMPLETED:
+    completed = saga.state == SagaState.COMPLETED
+    if timeline.residue:
+        what = "Completed" if completed else "Ended backwards"
+        return _left(what, timeline.residue, saga.ended_at)
+    if completed:
         return Headline("good", "Completed.", "Nothing to do.", saga.ended_at)
-    if left:
-        effects = "One effect is" if left == 1 else f"{left} effects are"
-        safe = f"{effects} still out in the world: see the residue below."
-        return Headline(
-            "back", "Ended backwards, not everything could be undone.", safe, saga.ended_at
-        )
     corrected = sum(row.step.state == StepState.CORRECTED for row in timeline.rows)
     if corrected:
         what = "Ended backwards; what cannot be undone was answered by a correction."
         return Headline("undone", what, "Nothing to do.", saga.ended_at)
     safe = "Nothing is left in the world, nothing to do."
     return Headline("undone", "Ended backwards, every effect was undone.", safe, saga.ended_at)
+
+
+def _left(what: str, left: Sequence[Left], at: datetime | None) -> Headline:
+    """What is there and what may be there are told apart: certainty is never made up."""
+    doubtful = sum(one.is_doubtful for one in left)
+    told = []
+    if there := len(left) - doubtful:
+        told.append(f"{_effects(there, 'is', 'are')} still out in the world.")
+    if doubtful:
+        told.append(f"{_effects(doubtful, 'may be', 'may be')} out there; nobody knows.")
+    if there:
+        return Headline("back", f"{what}, and something is left.", " ".join([*told, _BELOW]), at)
+    return Headline("doubt", f"{what}, and something may be left.", f"{told[0]} {_BELOW}", at)
+
+
+_BELOW = "See the residue below."
+
+
+def _effects(count: int, one: str, more: str) -> str:
+    return f"One effect {one}" if count == 1 else f"{count} effects {more}"
 
 
 def _frozen(timeline: Timeline) -> Headline | None:
@@ -151,6 +169,10 @@ def _on_step(row: StepRow) -> Headline:
     if row.next_try is not None and row.next_try.parked_why:
         why = spoken(row.next_try.parked_why).words
         return Headline("wait", "is parked", why, _since(row), row)
+    if row.awaited:
+        what = f"waits for a yes to its {row.awaited}"
+        safe = "Open the request and decide. Nothing more is undone before that."
+        return Headline("wait", what, safe, _since(row), row)
     if row.step.state == StepState.COMPENSATING and row.step.held_why:
         what = "may or may not have been undone"
         return Headline("doubt", what, spoken(row.step.held_why).words, _since(row), row)
