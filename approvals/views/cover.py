@@ -49,7 +49,10 @@ def _time(request: HttpRequest, field: str) -> datetime | None:
     try:
         return datetime.fromisoformat(given).replace(tzinfo=UTC)
     except ValueError:
-        raise InvalidArgs(f"`{field}`: write it as 2026-01-31T18:00, in UTC.", errors=[]) from None
+        why = "write it as 2026-01-31T18:00, in UTC"
+        raise InvalidArgs(
+            f"`{field}`: {why}.", errors=[{"pointer": f"/{field}", "detail": why}]
+        ) from None
 
 
 def _page(request: HttpRequest, refusal: SagaError | None = None) -> HttpResponse:

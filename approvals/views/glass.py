@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -42,22 +44,27 @@ def reviews(request: HttpRequest) -> HttpResponse:
 @require_POST
 def close_review(request: HttpRequest, review_id: UUID) -> HttpResponse:
     """Say what was found, and end it."""
+    finding = request.POST.get("finding", "")
     try:
-        finding = request.POST.get("finding", "")
         reviewing.close(bearer_of(request), review_id, finding=finding)
     except SagaError as error:
-        return _page(request, error)
+        return _page(request, error, {"pk": review_id, "finding": finding})
     messages.success(request, "The review is closed; the saga's ledger keeps your finding.")
     return redirect("approvals:reviews")
 
 
-def _page(request: HttpRequest, refusal: SagaError | None = None) -> HttpResponse:
+def _page(
+    request: HttpRequest,
+    refusal: SagaError | None = None,
+    typed: Mapping[str, Any] | None = None,
+) -> HttpResponse:
     me = bearer_of(request)
     waiting = queries_who.reviews(is_open=True)
     context = {
         "waiting": [(one, reviewing.why_not_close(me, one)) for one in waiting],
         "closed": queries_who.reviews(is_open=False),
         "refusal": refusal,
+        "typed": typed,
     }
     status = refusal.status if refusal else 200
     return render(request, "approvals/reviews.html", context, status=status)

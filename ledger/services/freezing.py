@@ -114,4 +114,4 @@ def _resume(saga_id: UUID, actor: str) -> None:
 
 
 def _refuse(field: str, why: str) -> None:
-    raise errors.InvalidArgs(f"`{field}` {why}.", errors=[{"pointer": f"/{field}", "detail": why}])
+    raise errors.InvalidArgs(f"`{field}`: {why}.", errors=[{"pointer": f"/{field}", "detail": why}])

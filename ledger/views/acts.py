@@ -36,9 +36,14 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One form. `wants` is what must be typed besides the reason: "result", "args" or ""."""
+    """One form. `wants` is what must be typed besides the reason: "result", "args" or "".
+
+    `form` is its id on any page, and `about` what it is about, for whoever reads of it elsewhere.
+    """
 
     offer: Offer
+    form: str
+    about: str
     url: str
     hidden: Mapping[str, str]
     why: str
@@ -47,7 +52,7 @@ class Act:
 
     @property
     def name(self) -> str:
-        """Unique within its step: part of the ids of the form's fields."""
+        """Unique within its step."""
         return self.offer.action.value
 
 
@@ -81,6 +86,8 @@ def _act(case: Case, offer: Offer) -> Act:
         wants = "result"
     return Act(
         offer=offer,
+        form=f"{offer.action.value}-{case.step.id}",
+        about=f"{case.step.step_id} of “{case.saga.name}”",
         url=reverse(f"ledger:{name}", args=[case.step.id]),
         hidden=hidden,
         why=_WHY.get(offer.action, "Why?"),

@@ -8,13 +8,14 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from ledger.bearer import Bearer
 from ledger.errors import SagaError
 from ledger.services import tokens
+from ledger.templatetags.refused import keep_typed, told
 
 P = ParamSpec("P")
 View = Callable[..., HttpResponse]
@@ -35,20 +36,21 @@ def right_to_operate(request: HttpRequest) -> dict[str, Any]:
     return {"can_operate": False, "why_not": f"You may look; pressing needs the group {groups}."}
 
 
-def back_to(request: HttpRequest, fallback: str) -> HttpResponse:
-    """Redirect to the page whose form was sent, when it is one of ours."""
+def back_to(request: HttpRequest, fallback: str, part: str = "") -> HttpResponse:
+    """Redirect to the page whose form was sent, when it is one of ours; there to `part`."""
     wish = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(
         wish, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return redirect(wish if is_ours else fallback)
+    place = resolve_url(wish if is_ours else fallback)
+    return redirect(f"{place}#{part}" if part else place)
 
 
 def pressed(fallback: str) -> Callable[[Act[P]], View]:
     """Make a page of one button's act: check the right, say what came of it, and go back.
 
     The act returns its sentence of success; a refusal of the services is shown in its own
-    words, and nothing was changed then.
+    words, and nothing was changed then: what was typed is in the form again.
     """
 
     def decorate(act: Act[P]) -> View:
@@ -58,7 +60,9 @@ def pressed(fallback: str) -> Callable[[Act[P]], View]:
                 tokens.require_operator(bearer_of(request))
                 messages.success(request, act(request, *args, **kwargs))
             except SagaError as error:
-                messages.error(request, f"{error.title}. {error.detail}")
+                about = request.POST.get("about", "")
+                messages.error(request, f"{about}: {told(error)}" if about else told(error))
+                return back_to(request, fallback, keep_typed(request, error))
             return back_to(request, fallback)
 
         return require_POST(guarded)
