@@ -224,6 +224,17 @@ def test_a_bad_query_is_422(agent: Caller, query: str) -> None:
     assert (answer.status_code, problem_type(answer)) == (422, "invalid-args")
 
 
+def test_a_refusal_has_no_words_of_the_library_that_checked(agent: Caller) -> None:
+    state = agent.get("sagas?state=nonsense").json()["errors"]
+    assert [fault["pointer"] for fault in state] == ["/state"]
+    assert "'running'" in state[0]["detail"]
+    body = {"task_id": "t", "name": "a\nb", "webhook": "https://elsewhere.example/"}
+    faults = agent.post("sagas", body).json()["errors"]
+    assert [fault["pointer"] for fault in faults] == ["/name", "/webhook"]
+    assert faults[0]["detail"].startswith("control characters")
+    assert faults[1]["detail"].startswith("webhooks to ")
+
+
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "after=99999999999999999999"])
 def test_a_bad_place_in_the_ledger_is_422(agent: Caller, query: str) -> None:
     answer = agent.get(f"sagas/{agent.open()}/ledger?{query}")

@@ -19,6 +19,7 @@ from ninja.errors import HttpError, ValidationError
 
 from ledger import storage
 from ledger.errors import InvalidArgs, NotFound, SagaError, StepInFlight, TooLarge
+from ledger.jsontext import pointer
 
 TYPE_PREFIX = "urn:saga-console:problem/"
 CONTENT_TYPE = "application/problem+json"
@@ -106,12 +107,25 @@ def _busy() -> StepInFlight:
 
 def invalid(faults: list[dict[str, Any]]) -> InvalidArgs:
     """What pydantic found wrong, by JSON Pointer; the values themselves are not repeated."""
-    found = [{"pointer": _pointer(fault["loc"]), "detail": fault["msg"]} for fault in faults[:20]]
+    found = [
+        # Before the words of a check of ours it puts what kind of exception had them.
+        {"pointer": _pointer(fault["loc"]), "detail": fault["msg"].removeprefix("Value error, ")}
+        for fault in _once(faults)[:20]
+    ]
     first = found[0]
     return InvalidArgs(f"At {first['pointer'] or 'the top'}: {first['detail']}.", errors=found)
 
 
+def _once(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of a place that takes one of several kinds the first fault: one for each kind is found."""
+    places: dict[str, dict[str, Any]] = {}
+    for fault in faults:
+        places.setdefault(_pointer(fault["loc"]), fault)
+    return list(places.values())
+
+
 def _pointer(path: tuple[int | str, ...]) -> str:
-    # Names that ninja puts in front say where the field was, and are not part of it.
-    parts = path[1:] if path and path[0] in ("query", "body", "path") else path
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+    """Without the names that are not part of what was sent: ninja's in front, a kind's behind."""
+    if path and path[0] in ("query", "path"):
+        return pointer(path[1:2])
+    return pointer(path[1:] if path and path[0] == "body" else path)
