@@ -133,6 +133,17 @@ class TestWithoutAWorker:
         assert agent.post(f"sagas/{saga}/complete", {}).status_code == 200
         answer = agent.propose(saga)
         assert (answer.status_code, problem_type(answer)) == (409, "saga-ended")
+        assert "takes no more steps: the saga is completed." in answer.json()["detail"]
+
+    def test_a_saga_that_its_agent_has_closed_says_that_and_not_that_it_runs(
+        self, agent: Caller
+    ) -> None:
+        saga = agent.open()
+        agent.propose(saga)
+        assert agent.post(f"sagas/{saga}/complete").json()["state"] == "running"
+        answer = agent.propose(saga, "s2", args={"id": "b"})
+        assert (answer.status_code, problem_type(answer)) == (409, "saga-ended")
+        assert "takes no more steps: its agent has closed the saga." in answer.json()["detail"]
 
     def test_the_same_task_is_the_same_saga(self, agent: Caller, other_agent: Caller) -> None:
         """Case C79: a task is its agent's own."""

@@ -44,7 +44,7 @@ def test_a_step_that_was_asked_for_again_says_so(stage: Stage, client: Client) -
     saga, _ = refunded(stage)
     for _ in range(2):
         stage.refund(saga)
-    assert "deduplicated: asked 3 times, ran once" in text_of(client, saga)
+    assert "deduplicated: answered again 2 times, ran once" in text_of(client, saga)
 
 
 def test_a_saga_whose_step_another_saga_had_done_names_and_links_it(

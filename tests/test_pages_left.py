@@ -123,3 +123,39 @@ def test_the_list_tells_an_undo_in_doubt_as_in_doubt(stage: Stage, browser: Clie
     assert IN_DOUBT not in browser.get(reverse("ledger:saga-list")).content.decode()
     stage.answer(stage.claim(), Unknown("cut"))
     assert IN_DOUBT in browser.get(reverse("ledger:saga-list")).content.decode()
+
+
+def test_a_saga_that_a_no_turned_back_says_whose_and_why(stage: Stage, browser: Client) -> None:
+    saga, step = stage.waiting_refund()
+    stage.decide(step, "reject", reason="The order was shipped <yesterday>.")
+    html = page(browser, saga)
+    banner = html.partition("<b>Turned back</b>")[2].partition("</div>")[0]
+    assert "step refund was rejected" in banner
+    assert "The order was shipped &lt;yesterday&gt;." in banner
+    assert "olivia" in banner
+
+
+def test_a_saga_that_its_agent_turned_back_says_so(stage: Stage, browser: Client) -> None:
+    saga, step = stage.waiting_refund()
+    stage.decide(step, "request_change", reason="Less, please.")
+    closing.abort(saga, "changed my mind", bearer=stage.agent)
+    banner = page(browser, saga).partition("<b>Turned back</b>")[2].partition("</div>")[0]
+    assert "refund-desk" in banner
+    assert "Less, please." not in banner
+
+
+def test_attention_names_saga_and_tool_of_what_waits_for_an_agent(
+    stage: Stage, browser: Client
+) -> None:
+    _, step = stage.waiting_refund()
+    stage.decide(step, "request_change", reason="Less, please.")
+    html = browser.get(reverse("ledger:attention")).content.decode()
+    section = html.partition('id="change-title"')[2]
+    assert "Refund order 8841" in section
+    assert "payments.refund" in section
+
+
+def test_the_last_try_of_a_case_is_told_in_words(stage: Stage, browser: Client) -> None:
+    stage.stuck_undo()
+    html = browser.get(reverse("ledger:attention")).content.decode()
+    assert "<dd>of the undo, " in html

@@ -158,13 +158,13 @@ def test_the_saga_list_marks_what_left_effects_in_the_world(stage, client):
     assert ">residue<" not in found[str(clean)]
 
 
-def test_the_timeline_says_how_often_a_step_was_asked_for(stage, client):
+def test_the_timeline_says_how_often_the_answer_of_a_step_was_given_again(stage, client):
     saga = stage.saga()
     for _ in range(3):
         stage.charge(saga)
         stage.work()
     html = client.get(reverse("ledger:saga-detail", args=[saga])).content.decode()
-    assert "asked 3 times, ran once" in html
+    assert "answered again 2 times, ran once" in html
 
 
 def test_a_poll_that_has_seen_it_all_gets_an_empty_answer(stage, client):

@@ -148,10 +148,10 @@ def _refuse_edited_elsewhere(saga: SagaRow, related: dict[str, Any], prepared: P
 def _refuse_when_closed(saga: SagaRow, related: dict[str, Any]) -> None:
     if rejected := related.get("rejected"):
         refusals.refuse_rejected(rejected, saga)
-    if saga.why_no_more_steps:
+    if why := saga.why_no_more_steps:
         raise errors.SagaEnded(
-            f"The saga {saga.task_id!r} is {saga.state} and takes no more steps. Open a saga "
-            "under a new task_id for new work.",
+            f"The saga {saga.task_id!r} takes no more steps: {why}. Open a saga under a new "
+            "task_id for new work.",
             saga=str(saga.id),
             state=saga.state,
         )

@@ -81,7 +81,7 @@ def _question(step: StepRow, direction: Direction) -> str:
     }[direction]
     return (
         f"Nobody knows whether {what} of {step.variant.tool} happened, and it cannot be looked "
-        "up. Check at the target, then answer: it happened, it did not, or end the saga."
+        "up. Check at the target, then say whether it did, or go on without knowing."
     )
 
 

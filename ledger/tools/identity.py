@@ -38,7 +38,7 @@ class Identity:
             detail = (
                 f"makes the tool's {self.what} {size:,} bytes long, and it may have {MAX_BYTES:,}"
             )
-            raise self._refused(pointer(first.path[1:]), detail)
+            raise self._refused(pointer(first.path), detail)
         return text
 
     def _part(self, placeholder: Placeholder, value: Any) -> str:

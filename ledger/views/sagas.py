@@ -93,6 +93,7 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
         "more_steps": _query(request, after=str(timeline.more_after)),
         "poll_url": _query(request),
         "next": request.path + _query(request),
+        "turned_back": pages_timeline.turned_back(saga) if saga.ended_backward_why else None,
         "residue_told": pages_timeline.residue_told(saga),
         "took": measured((saga.ended_at or timezone.now()) - saga.created_at),
         **right_to_operate(request),
