@@ -206,7 +206,7 @@ def standing(request: Approval, person: Person) -> tuple[bool, str]:
         return False, told
     mine = next((d for d in request.said if d.user_id == person.user_id), None)
     if mine is not None:
-        return False, f"You said yes {sentences.span(request.now - mine.at)} ago; others must too."
+        return False, f"You said yes {sentences.ago(request.now - mine.at)}; others must too."
     used = {d.stands_for_id or d.user_id for d in request.said if d.answer == Answer.APPROVE}
     open_to = rights.voices(person, request)
     if used and open_to and all(voice.right_of.user_id in used for voice in open_to):

@@ -7,6 +7,8 @@ from decimal import Decimal
 
 from approvals.states import ApprovalState
 
+# A page that shows the time again, and ticks, is past any smaller number before it is read.
+_JUST = 10
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
@@ -30,6 +32,11 @@ def span(length: timedelta) -> str:
         if seconds >= unit:
             return f"{seconds // unit} {name}"
     return f"{seconds} s"
+
+
+def ago(length: timedelta) -> str:
+    """How long something is past; in its first seconds a number is wrong at once."""
+    return f"{span(length)} ago" if length.total_seconds() >= _JUST else "just now"
 
 
 def length(seconds: int) -> str:
@@ -59,13 +66,13 @@ def decided(
     stop = "" if reason.endswith((".", "!", "?", "…")) else "."
     said = f" Reason: {reason}{stop}" if reason else ""
     if is_own:
-        return f"You {_YOU_DID[state]} {span(now - at)} ago.{said}"
-    return f"It was already {_DID[state]} by {by} {span(now - at)} ago.{said}"
+        return f"You {_YOU_DID[state]} {ago(now - at)}.{said}"
+    return f"It was already {_DID[state]} by {by} {ago(now - at)}.{said}"
 
 
 def expired(at: datetime, now: datetime) -> str:
     return (
-        f"The request expired {span(now - at)} ago and nothing was run. If it is still wanted, "
+        f"The request expired {ago(now - at)} and nothing was run. If it is still wanted, "
         "the agent must submit it again as a new step."
     )
 
@@ -76,7 +83,7 @@ def late(at: datetime, now: datetime) -> str:
 
 def passed_on(at: datetime, now: datetime, to: str) -> str:
     return (
-        f"Its time was over {span(now - at)} ago and nothing was run: the question goes to the "
+        f"Its time was over {ago(now - at)} and nothing was run: the question goes to the "
         f"group {to} now."
     )
 
@@ -88,14 +95,14 @@ def late_and_passed_on(at: datetime, now: datetime, to: str) -> str:
 def superseded(at: datetime, now: datetime, why: str) -> str:
     because = f" ({why.rstrip('.')})" if why else ""
     return (
-        f"The request was replaced {span(now - at)} ago{because}. What would run is no longer "
+        f"The request was replaced {ago(now - at)}{because}. What would run is no longer "
         "what was shown here; decide on the new request."
     )
 
 
 def cancelled(at: datetime, now: datetime, why: str) -> str:
     because = f": {why.rstrip('.')}" if why else ""
-    return f"The request was withdrawn {span(now - at)} ago{because}. Nothing was run."
+    return f"The request was withdrawn {ago(now - at)}{because}. Nothing was run."
 
 
 def too_late_for_withdrawn(at: datetime, now: datetime, why: str) -> str:
@@ -117,7 +124,7 @@ def stale() -> str:
 
 
 def used(at: datetime, now: datetime) -> str:
-    return f"The yes was used {span(now - at)} ago: the step has been started under it."
+    return f"The yes was used {ago(now - at)}: the step has been started under it."
 
 
 def right_used(name: str) -> str:

@@ -41,13 +41,15 @@ def _json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What does not fit, and where it begins."""
+    """What does not fit, and where it begins; `saga` is "-" when it is no saga's."""
 
     saga: str
     seq: int | None
     detail: str
 
     def __str__(self) -> str:
+        if self.saga == "-":
+            return self.detail
         where = f"saga {self.saga}" + (f", entry {self.seq}" if self.seq is not None else "")
         return f"{where}: {self.detail}"
 

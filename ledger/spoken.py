@@ -52,6 +52,11 @@ def is_told_in(sentence: str, told: Any) -> bool:
     return bool(text) and sentence.endswith(f": {text}")
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 saga`, `2 sagas`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def spoken(text: str) -> Spoken:
     """An error as a sentence: `402 {"error": {"message": "No."}}` is 402 Payment Required, “No.”"""
     found = _json_in(text)

@@ -109,7 +109,7 @@ def test_the_same_answer_of_the_same_person_is_replayed(ana: Bearer) -> None:
 def test_another_person_is_told_who_what_and_when(ana: Bearer, ben: Bearer) -> None:
     case = waiting_case()
     approve(ana, case)
-    with pytest.raises(errors.AlreadyDecided, match=r"approved by ana \d+ s ago") as caught:
+    with pytest.raises(errors.AlreadyDecided, match=r"approved by ana just now") as caught:
         approve(ben, case)
     assert caught.value.extra["decision"]["by"] == "ana"
     reject(ben, case, "not this one")

@@ -83,29 +83,29 @@ LATE: dict[str, tuple[Callable[[Case, Bearer], None], type[errors.SagaError], st
     "expired": (
         expired,
         errors.ApprovalExpired,
-        r"expired \d+ s ago and nothing was run",
+        r"expired just now and nothing was run",
         "expired",
     ),
     "withdrawn": (
         *(withdrawn, errors.ApprovalExpired),
-        *(r"withdrawn \d+ s ago: the saga turned back\. Nothing was run", "cancelled"),
+        *(r"withdrawn just now: the saga turned back\. Nothing was run", "cancelled"),
     ),
     "approved": (
         *(approved, errors.AlreadyDecided),
-        *(r"already approved by ana \d+ s ago\. It has not started yet", "approved"),
+        *(r"already approved by ana just now\. It has not started yet", "approved"),
     ),
     "used": (
         *(used, errors.AlreadyDecided),
-        *(r"already approved by ana \d+ s ago\. The yes was used \d+ s ago", "approved"),
+        *(r"already approved by ana just now\. The yes was used just now", "approved"),
     ),
     "rejected": (
         *(rejected, errors.AlreadyDecided),
-        *(r"already rejected by ana \d+ s ago\. Reason: not this one", "rejected"),
+        *(r"already rejected by ana just now\. Reason: not this one", "rejected"),
     ),
     "sent back": (
         *(sent_back, errors.AlreadyDecided),
         *(
-            r"already sent back for a change by ana \d+ s ago\. Reason: only half",
+            r"already sent back for a change by ana just now\. Reason: only half",
             "change_requested",
         ),
     ),

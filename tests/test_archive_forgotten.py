@@ -71,7 +71,7 @@ def test_what_was_told_of_a_saga_leaves_after_it(told: Case, tmp_path: Path) -> 
     open_case = waiting_case(id="p2")
     post()
     said = archived(tmp_path)
-    assert "1 sagas have left" in said
+    assert "1 saga left the ledger" in said
     assert "2 messages, 2 notices" in said
     assert set(Message.objects.values_list("about", flat=True)) == {open_case.request.pk}
     assert Notice.objects.count() == 1
@@ -89,7 +89,7 @@ def test_a_message_that_nobody_has_taken_yet_stays(told: Case, tmp_path: Path) -
     spreading.spread()
     closing.abort(case.saga, "no longer wanted", bearer=case.agent)
     spreading.spread()
-    assert "2 sagas have left" in archived(tmp_path)
+    assert "2 sagas left the ledger" in archived(tmp_path)
     left = set(Message.objects.values_list("about", "state"))
     assert (left, Message.objects.count()) == ({(about, "waiting")}, 2)
 
@@ -118,7 +118,7 @@ def test_what_was_given_back_leaves_and_what_counts_stays(tmp_path: Path) -> Non
         closing.complete(saga, bearer=caller)
         assert Reservation.objects.get(pk=back).returned_at is not None
         said = archived(tmp_path)
-    assert "1 reservations" in said
+    assert "1 reservation of limits" in said
     (kept,) = Reservation.objects.all()
     assert (kept.step_id, Saga.objects.count()) == (found.step, 0)
     assert refused("DELETE FROM approvals_reservation")

@@ -41,21 +41,23 @@ def test_the_commands_do_what_they_say(
     saga, folder = ended(shop), tmp_path / "archive"
     shop.open()
     told = run(console_env, *archive_words(folder), "--dry-run")
-    assert told.stdout.startswith("1 sagas would leave"), told.stderr
+    assert told.stdout.startswith("1 saga would leave"), told.stderr
     assert Saga.objects.count() == 2
     young = run(console_env, "archive", "--older-than", "90d", "--to", str(folder))
     assert young.stdout.strip() == "nothing has left", young.stderr
     done = run(console_env, *archive_words(folder))
     (path,) = folder.iterdir()
-    assert done.stdout.strip() == f"1 sagas have left by {path}", done.stderr
+    assert done.stdout.strip() == f"1 saga left the ledger by {path}", done.stderr
     assert run(console_env, *archive_words(folder)).stdout.strip() == "nothing has left"
     # No database is needed to check a file.
     nowhere = console_env | {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
     checked = run(nowhere, "verify_export", str(path))
-    assert (checked.returncode, checked.stdout.strip()) == (0, "the export verifies: 1 sagas")
+    assert (checked.returncode, checked.stdout.strip()) == (0, "the export verifies: 1 saga")
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(path.read_bytes().replace(b"ada@", b"eve@"))
-    assert run(nowhere, "verify_export", str(bad)).returncode == 1
+    wrong = run(nowhere, "verify_export", str(bad))
+    assert (wrong.returncode, "saga -" in wrong.stdout) == (1, False)
+    assert wrong.stdout.startswith("bad.jsonl: ")
     assert run(console_env, "restore", str(bad)).returncode == 1
     back = run(console_env, "restore", str(path), "--saga", str(saga))
     assert (back.returncode, back.stdout.strip()) == (0, "1 sagas are back"), back.stderr

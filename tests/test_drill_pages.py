@@ -58,7 +58,7 @@ def test_never_is_a_warning_until_the_undo_has_worked_somewhere(yard: Yard) -> N
 
 def test_a_press_drills_and_the_page_says_what_came_of_every_leg(yard: Yard) -> None:
     oskar = signed_in("oskar", "oncall")
-    assert "The drill of crm.customer is on its way." in press(oskar)
+    press(oskar)
     drill = Drill.objects.get()
     assert (drill.asked_by, drill.reason) == ("person:oskar", "Release")
     said = text(oskar, "crm.customer")

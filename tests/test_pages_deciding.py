@@ -98,7 +98,7 @@ def test_rejecting_needs_a_reason_and_undoes_the_saga(stage, browser):
     stage.work()
     assert Saga.objects.get(pk=saga).state == "compensated"
     page = browser.get(reverse("approvals:approval-detail", args=[stage.request(step).pk]))
-    assert "You rejected it 0 s ago. Reason: Already shipped." in page.content.decode()
+    assert "You rejected it just now. Reason: Already shipped." in page.content.decode()
 
 
 def test_asking_for_a_change_sends_the_step_back(stage, browser):
@@ -121,7 +121,7 @@ def test_a_second_and_different_answer_is_told_the_first(stage, browser):
     stage.decide(step, "reject", reason="Already shipped")
     answer = post(browser, stage, step, "approve", understood="yes")
     assert answer.status_code == 409
-    assert "You rejected it 0 s ago. Reason: Already shipped." in answer.content.decode()
+    assert "You rejected it just now. Reason: Already shipped." in answer.content.decode()
     # Whoever else is late is told whose answer it was.
     sign_in(browser, stage.second)
     answer = post(browser, stage, step, "approve", understood="yes")

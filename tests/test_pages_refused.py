@@ -113,3 +113,10 @@ def test_an_answer_without_a_reason_is_refused_in_words(stage: Stage) -> None:
     assert "Not done: something is missing or cannot be used" in shown
     assert "say why in “Reason”" in shown
     assert "A field or argument" not in shown
+
+
+def test_what_may_be_frozen_is_offered_by_name(stage: Stage, browser: Client) -> None:
+    stage.saga()
+    shown = browser.get(reverse("ledger:operations")).content.decode()
+    assert '<option value="payments.refund">' in shown
+    assert '<option value="refund-desk">' in shown

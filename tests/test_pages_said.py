@@ -89,6 +89,25 @@ def test_the_message_about_a_saga_says_it_in_words(stage: Stage, turned_back) ->
     assert facts["Turned back because"] == told
 
 
+def test_the_message_about_a_saga_with_residue_does_not_say_that_it_was_undone(
+    stage: Stage, turned_back
+) -> None:
+    saga = Saga.objects.select_related("agent").get(pk=turned_back[0])
+    notice = Entry.objects.filter(saga=saga).latest("seq")
+    notice.kind = "saga.compensated"
+    saga.residue = ["charge"]
+    assert "something is left or may be" in _saga_content(notice, saga).title
+    saga.residue = []
+    assert "A saga was undone" in _saga_content(notice, saga).title
+
+
+def test_without_a_channel_nobody_is_promised_a_message(stage: Stage, browser: Client) -> None:
+    _, step = stage.waiting_refund()
+    html = page(browser, "approvals:approval-detail", stage.request(step).pk)
+    assert "Nobody was told: no channel is set" in html
+    assert "Nothing has been sent yet" not in html
+
+
 def test_an_error_is_told_once_about_a_case(stage: Stage, browser: Client) -> None:
     """What is said under "Why you" is not said again under "It said", nor on the saga's page."""
     saga, _ = stage.stuck_undo()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
+from ledger.channels import channels
 from ledger.models import Message, Notice
 from ledger.states import MessageState
 
@@ -19,8 +20,12 @@ def about(what: UUID) -> Sequence[Message]:
 
 
 def is_to_be_spread(what: UUID) -> bool:
-    """Whether there is news that the relay has not put on its channels yet."""
-    return Notice.objects.filter(about=what, spread_at__isnull=True).exists()
+    """Whether there is news that the relay has not put on its channels yet.
+
+    Without any channel nobody will be told but the webhook that a saga was opened with.
+    """
+    waiting = Notice.objects.filter(about=what, spread_at__isnull=True)
+    return (waiting if channels() else waiting.filter(kind__startswith="saga.")).exists()
 
 
 def undelivered() -> Sequence[Message]:

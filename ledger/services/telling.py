@@ -166,7 +166,7 @@ def _saga_content(notice: Any, saga: Any) -> Content:
     return Content(
         type=notice.kind,
         at=stamp(notice.at) or "",
-        title=f"{_SAGA_TITLE.get(state, state)}: {saga.name}",
+        title=f"{_title(state, saga.residue)}: {saga.name}",
         facts=facts,
         url=url,
         data={
@@ -179,6 +179,12 @@ def _saga_content(notice: Any, saga: Any) -> Content:
             "url": url,
         },
     )
+
+
+def _title(state: str, residue: Sequence[str]) -> str:
+    if state == "compensated" and residue:
+        return "A saga ended backwards, and something is left or may be"
+    return _SAGA_TITLE.get(state, state)
 
 
 _SAGA_TITLE = {

@@ -36,7 +36,7 @@ NEWS = {
     "approval.superseded": "It was replaced",
     "approval.cancelled": "It was withdrawn",
     "saga.completed": "The saga is completed",
-    "saga.compensated": "The saga was undone",
+    "saga.compensated": "The saga ended backwards",
     "saga.stuck": "The saga is stuck",
 }
 

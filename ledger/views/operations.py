@@ -7,8 +7,9 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from ledger.errors import InvalidArgs
-from ledger.queries import pages_operations
+from ledger.queries import pages_operations, pages_sagas
 from ledger.services import freezing
+from ledger.tools.installed import registry
 from ledger.views import live
 from ledger.views.people import bearer_of, pressed, right_to_operate
 
@@ -37,6 +38,8 @@ def operations(request: HttpRequest) -> HttpResponse:
         "past_freezes": pages_operations.past_freezes(),
         "scopes": SCOPES,
         "hours": HOURS,
+        # A saga is frozen by its id, which its own page has.
+        "freezable": [*(tool.key for tool in registry().all()), *pages_sagas.agent_names()],
         "asked_scope": request.GET.get("scope", "tool"),
         "asked_value": request.GET.get("value", ""),
         **right_to_operate(request),

@@ -49,8 +49,9 @@ def back_to(request: HttpRequest, fallback: str, part: str = "") -> HttpResponse
 def pressed(fallback: str) -> Callable[[Act[P]], View]:
     """Make a page of one button's act: check the right, say what came of it, and go back.
 
-    The act returns its sentence of success; a refusal of the services is shown in its own
-    words, and nothing was changed then: what was typed is in the form again.
+    The act returns its sentence of success, or '' where the page itself tells. A refusal of the
+    services is shown in its own words, and nothing was changed then: what was typed is in the
+    form again.
     """
 
     def decorate(act: Act[P]) -> View:
@@ -58,7 +59,8 @@ def pressed(fallback: str) -> Callable[[Act[P]], View]:
         def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             try:
                 tokens.require_operator(bearer_of(request))
-                messages.success(request, act(request, *args, **kwargs))
+                if done := act(request, *args, **kwargs):
+                    messages.success(request, done)
             except SagaError as error:
                 about = request.POST.get("about", "")
                 messages.error(request, f"{about}: {told(error)}" if about else told(error))

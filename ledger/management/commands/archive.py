@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger.exports import BadExport
 from ledger.services.archiving import ArchiveBusy, Wish, archive, due, held_back
+from ledger.spoken import counted
 
 _SPANS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -54,18 +55,20 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         left = report.left + report.finished
         where = f" by {report.path}" if report.path else ""
-        self.stdout.write(f"{left} sagas have left{where}" if left else "nothing has left")
+        self.stdout.write(
+            f"{counted(left, 'saga')} left the ledger{where}" if left else "nothing has left"
+        )
         gone = report.forgotten
         if gone.total:
             self.stdout.write(
-                f"{gone.messages} messages, {gone.notices} notices of sagas that left, and "
-                f"{gone.of_gate} reservations that count no more are gone"
+                f"gone too: {counted(gone.messages, 'message')}, {counted(gone.notices, 'notice')} "
+                f"of sagas that left, {counted(gone.of_gate, 'reservation')} of limits past use"
             )
 
     def _tell(self, wish: Wish) -> None:
         count = sum(1 for _ in due(wish))
         is_open, residue = held_back(wish)
-        self.stdout.write(f"{count} sagas would leave for {wish.folder}")
+        self.stdout.write(f"{counted(count, 'saga')} would leave for {wish.folder}")
         if is_open:
             self.stdout.write(f"{is_open} as old stay: something of them is open")
         if residue and not wish.with_residue:

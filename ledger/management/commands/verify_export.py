@@ -12,6 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from ledger.services.verifying_exports import verify_file
+from ledger.spoken import counted
 
 # Enough to see a pattern.
 SHOWN = 20
@@ -42,4 +43,4 @@ class Command(BaseCommand):
                 break
         if shown:
             sys.exit(1)
-        self.stdout.write(f"the export verifies: {sagas} sagas")
+        self.stdout.write(f"the export verifies: {counted(sagas, 'saga')}")
