@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from ledger.errors import NotFound
-from ledger.queries import archived, freezes, pages_sagas, pages_timeline
+from ledger.queries import archived, freezes, pages_sagas, pages_timeline, turning
 from ledger.states import SagaState
 from ledger.templatetags.console import ATTEMPT_TONE, measured
 from ledger.views import live
@@ -93,8 +93,8 @@ def saga_detail(request: HttpRequest, saga_id: UUID) -> HttpResponse:
         "more_steps": _query(request, after=str(timeline.more_after)),
         "poll_url": _query(request),
         "next": request.path + _query(request),
-        "turned_back": pages_timeline.turned_back(saga) if saga.ended_backward_why else None,
-        "residue_told": pages_timeline.residue_told(saga),
+        "turned_back": turning.turned_back(saga) if saga.ended_backward_why else None,
+        "residue_told": turning.residue_told(saga),
         "took": measured((saga.ended_at or timezone.now()) - saga.created_at),
         **right_to_operate(request),
     }
