@@ -7,6 +7,7 @@ that want the next attempt (design rules 5.10 and 5.11).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ledger import storage
 from ledger.gate import gate
@@ -30,10 +31,48 @@ STILL_WANTED = """
 UPDATE ledger_outboxmessage SET saga_fence = %s
 WHERE step_id = %s AND kind = 'run' AND direction = 'forward' AND taken_at IS NULL
 """
+_WAITS = """
+SELECT payload::jsonb ->> 'why' AS why, payload::jsonb ->> 'cause' AS cause FROM ledger_entry
+WHERE saga_id = %s AND kind = 'saga.turn_waits' ORDER BY seq LIMIT 1
+"""
+
+
+def turn(unit: Unit, saga: SagaRow, why: str, *, cause: str) -> None:
+    """Turn a saga round that has not reached its pivot; while that is in doubt, not yet.
+
+    What the pivot comes to decides then: the saga goes on if it happened, and turns back for the
+    reason that was told first if it did not.
+    """
+    if pivot_in_doubt(unit, saga):
+        unit.entry(saga, "saga.turn_waits", why=why, cause=cause)
+    elif first := _turn_that_waits(saga):
+        begin(unit, saga, first.why, cause=first.cause)
+    else:
+        begin(unit, saga, why, cause=cause)
+
+
+def pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
+    """Whether the saga's pivot may have happened or be happening now: until that is known, the
+    saga goes neither back nor forward (design rule 5.11)."""
+    steps = unit.read_saga_steps(saga)
+    in_doubt = [s for s in steps if s.state in STEP_IN_DOUBT or has_open_doubt(s)]
+    return any(step.tier == Tier.PIVOT for step in in_doubt)
+
+
+def goes_back(saga: SagaRow) -> bool:
+    """Whether a saga has turned back, or does unless its pivot turns out to have happened."""
+    if saga.ended_backward_why or saga.is_past_pivot:
+        return bool(saga.ended_backward_why)
+    return _turn_that_waits(saga) is not None
+
+
+def _turn_that_waits(saga: SagaRow) -> Any | None:
+    """The `why` and `cause` of the first turn that waited for the pivot's outcome."""
+    return storage.row(_WAITS, [saga.id])
 
 
 def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
-    """Turn a saga round. Its fence rises, so no forward message of before still counts."""
+    """Turn a saga round now. Its fence rises, so no forward message of before still counts."""
     steps = unit.read_saga_steps(saga)
     saga.fence += 1
     saga.ended_backward_why = why

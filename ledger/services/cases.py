@@ -35,7 +35,9 @@ SELECT s.id, a.state AS last_try, m.parked_why,
         'forward') AS tries_now,
     (SELECT count(*) FROM ledger_entry e WHERE e.saga_id = s.saga_id AND e.step_id = s.step_id
         AND e.kind::text LIKE 'operator.%%' AND e.payload::jsonb ->> 'question' IS NOT NULL
-    ) AS answers
+    ) AS answers,
+    EXISTS (SELECT 1 FROM ledger_entry e
+        WHERE e.saga_id = s.saga_id AND e.kind = 'saga.turn_waits') AS turn_waits
 FROM ledger_step s
 LEFT JOIN LATERAL (SELECT state FROM ledger_attempt
     WHERE step_id = s.id ORDER BY fence DESC LIMIT 1) a ON true
@@ -117,7 +119,7 @@ def _case(saga: SagaRow, step: StepRow, seen: Any) -> Case:
         installed=parked is None or bool(parked.changed_to),
         can_look=not isinstance(tool, Parked) and tool.can_probe(direction),
         past_pivot=saga.is_past_pivot,
-        going_back=bool(saga.ended_backward_why),
+        going_back=bool(saga.ended_backward_why) or (seen.turn_waits and not saga.is_past_pivot),
         damaged=(step.error or {}).get("code") == "tampered",
         spent=step.state not in STEP_FINISHED and key_for(step, direction) in seen.spent,
     )

@@ -8,11 +8,10 @@ from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.rows import SagaRow
 from ledger.services import remembering
-from ledger.services.backward import begin
+from ledger.services.backward import begin, pivot_in_doubt
 from ledger.services.forward import complete_when_done
-from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Unit
-from ledger.states import SAGA_ENDED, STEP_IN_DOUBT, SagaState, Tier
+from ledger.states import SAGA_ENDED, SagaState
 
 
 @storage.read_back
@@ -53,7 +52,7 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
         return
     if saga.state in SAGA_ENDED:
         raise _ended(saga)
-    if saga.is_past_pivot or _pivot_in_doubt(unit, saga):
+    if saga.is_past_pivot or pivot_in_doubt(unit, saga):
         raise errors.SagaEnded(
             "The saga's pivot has happened, or may have: it can only go forward. An operator can "
             "end it at the step that holds it up.",
@@ -63,12 +62,6 @@ def abort(saga_id: UUID, reason: str, *, bearer: Bearer) -> None:
     begin(unit, saga, reason or "the agent aborted it")
     faultpoints.reached("P18")
     unit.flush()
-
-
-def _pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
-    steps = unit.read_saga_steps(saga)
-    in_doubt = [s for s in steps if s.state in STEP_IN_DOUBT or has_open_doubt(s)]
-    return any(step.tier == Tier.PIVOT for step in in_doubt)
 
 
 def _locked(saga_id: UUID, bearer: Bearer) -> tuple[Unit, SagaRow | None]:

@@ -20,10 +20,10 @@ from ledger.services import refusals, remembering
 from ledger.services.alternatives import judged
 from ledger.services.answering import answer_for, answer_for_effect, still_blocks
 from ledger.services.asking import ask, denial, judge_variant
-from ledger.services.backward import begin
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
+from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
 
@@ -239,8 +239,8 @@ def _follow_up(
     row = unit.steps[step]
     if state == StepState.AWAITING_APPROVAL:
         ask(unit, saga, row, Direction.FORWARD, verdict, why=must_ask)
-    elif not saga.is_past_pivot:
-        begin(unit, saga, f"the policy denies step {row.step_id}", cause=row.step_id)
+    else:
+        turn_back(unit, saga, row, f"the policy denies step {row.step_id}")
 
 
 def _judged(

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from ledger import backoff, keys
-from ledger.outcomes import Done, Outcome
+from ledger.outcomes import Done, Failed, Outcome
 from ledger.rows import SagaRow, StepRow
 from ledger.rulings import (
     BackwardRuling,
@@ -26,7 +26,7 @@ from ledger.rulings import (
 from ledger.services import forward
 from ledger.services.alternatives import alternative_denied
 from ledger.services.asking import ask, denial, judge, key_for
-from ledger.services.backward import advance, begin
+from ledger.services.backward import advance, goes_back, turn
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.testimony import late_done, unseen
 from ledger.services.unit import Unit
@@ -58,7 +58,7 @@ def settle(
                 budget_left=saga.has_budget,
                 past_pivot=saga.is_past_pivot,
                 has_alternative=step.alternative < len(step.alternatives),
-                saga_goes_back=bool(saga.ended_backward_why),
+                saga_goes_back=isinstance(outcome, Failed) and goes_back(saga),
             ),
         )
         _apply_forward(unit, saga, step, ruling, outcome, tool=tool, round_no=round_no, how=how)
@@ -164,7 +164,7 @@ def turn_back(unit: Unit, saga: SagaRow, step: StepRow, why: str) -> None:
     if saga.ended_backward_why or saga.is_past_pivot:
         go_on(unit, saga, step)
     else:
-        begin(unit, saga, why, cause=step.step_id)
+        turn(unit, saga, why, cause=step.step_id)
 
 
 def _try_again(

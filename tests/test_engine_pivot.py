@@ -1,0 +1,151 @@
+"""While nobody knows whether the pivot has happened a saga goes neither back nor forward, whoever
+says no meanwhile: what the pivot came to decides (crash point P22)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from approvals.services import expiring
+from ledger import storage
+from ledger.actions import Action
+from ledger.models import Entry, Saga, Step
+from ledger.outcomes import Done, Failed
+from ledger.services.cases import cases
+from ledger.services.operating import resolve
+from tests.approvalcast import Case
+from tests.askingcast import times_are_over
+from tests.doubtcast import CUT, ONA
+from tests.policycast import under
+from tests.shop import assert_verifies, kinds, states
+from tests.stage import Stage, a_stage
+
+__all__ = ["a_stage"]
+
+NO_CANCELLING = """
+[[rule]]
+name = "no cancelling"
+tool = "orders.cancel"
+verdict = "deny"
+"""
+BUSY = Failed("503: the target is busy", retryable=True)
+
+
+class Course:
+    """A charge that is done, the refund after it that is out, and a second one that waits for a
+    person."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.saga, self.pivot = stage.waiting_refund()
+        stage.decide(self.pivot)
+        self.out = stage.claim()
+        self.held = stage.refund(self.saga, "second", payment_intent="pi_second")
+
+    def pivot_answers(self, outcome: Any) -> None:
+        self.stage.answer(self.out, outcome)
+
+    @property
+    def state(self) -> str:
+        return Saga.objects.get(pk=self.saga).state
+
+    @property
+    def turned_for(self) -> str:
+        return Saga.objects.get(pk=self.saga).ended_backward_why
+
+
+@pytest.fixture
+def course(stage: Stage) -> Course:
+    return Course(stage)
+
+
+def reject(course: Course) -> None:
+    course.stage.decide(course.held, "reject", reason="Not twice.")
+
+
+def expire(course: Course) -> None:
+    # What is still to be checked at the COMMIT would keep its table from being altered.
+    storage.execute("SET CONSTRAINTS ALL IMMEDIATE")
+    times_are_over(Case(course.stage.agent, course.saga, course.held))
+    storage.execute("SET CONSTRAINTS ALL DEFERRED")
+    assert expiring.sweep()
+
+
+def propose_what_is_denied(course: Course) -> None:
+    with under(NO_CANCELLING):
+        course.stage.propose(course.saga, "cancel", "orders.cancel", {"order": "8841"})
+
+
+NOES = pytest.mark.parametrize(
+    ("say_no", "why"),
+    [
+        (reject, "step second was rejected"),
+        (expire, "step second was expired"),
+        (propose_what_is_denied, "the policy denies step cancel"),
+    ],
+)
+
+
+@NOES
+def test_a_no_turns_nothing_back_while_the_pivot_is_out(
+    course: Course, say_no: Any, why: str
+) -> None:
+    say_no(course)
+    assert course.state == "running"
+    assert kinds(course.saga, "saga.turn_waits", "step.cancelled") == [("saga.turn_waits", "")]
+    assert why in Entry.objects.get(saga_id=course.saga, kind="saga.turn_waits").payload
+    course.pivot_answers(Done({"id": "re_1"}))
+    assert (course.state, course.turned_for) == ("running", "")
+    assert {"charge": "committed", "refund": "committed"}.items() <= states(course.saga).items()
+    assert_verifies()
+
+
+@NOES
+def test_a_pivot_that_did_not_happen_turns_the_saga_back_for_the_no(
+    course: Course, say_no: Any, why: str
+) -> None:
+    """It is not tried again, though it could be: somebody has said no meanwhile."""
+    say_no(course)
+    assert course.state == "running"
+    course.pivot_answers(BUSY)
+    assert (course.state, course.turned_for) == ("compensating", why)
+    assert states(course.saga)["refund"] == "failed"
+    course.stage.work()
+    assert course.state == "compensated"
+    assert states(course.saga)["charge"] == "compensated"
+    assert not Step.objects.filter(saga=course.saga, residue=True).exists()
+    assert_verifies()
+
+
+def test_a_pivot_in_doubt_holds_the_turn_until_somebody_knows(course: Course) -> None:
+    course.pivot_answers(CUT)
+    reject(course)
+    assert (course.state, states(course.saga)["refund"]) == ("running", "unknown")
+    resolve(course.pivot, "happened", result={"id": "re_1"}, reason="I saw it", actor=ONA)
+    assert (course.state, course.turned_for) == ("running", "")
+    assert_verifies()
+
+
+def test_an_operator_is_told_that_the_saga_turns_back_when_it_did_not_happen(
+    course: Course,
+) -> None:
+    course.pivot_answers(CUT)
+    reject(course)
+    assert course.state == "running"
+    offers = {offer.action: offer.does for offer in cases([course.pivot])[course.pivot].offers}
+    assert "recorded as failed" in offers[Action.DID_NOT_HAPPEN]
+    resolve(course.pivot, "did_not_happen", reason="I looked", actor=ONA)
+    assert (course.state, course.turned_for) == ("compensating", "step second was rejected")
+    assert_verifies()
+
+
+def test_an_operator_may_end_a_saga_whose_turn_waits(course: Course) -> None:
+    course.pivot_answers(CUT)
+    reject(course)
+    assert course.state == "running"
+    resolve(course.pivot, "end_saga", reason="nobody will know", actor=ONA)
+    course.stage.work()
+    assert course.state == "compensated"
+    assert Step.objects.get(pk=course.pivot).residue
+    assert_verifies()
