@@ -4,22 +4,29 @@ says no meanwhile: what the pivot came to decides (crash point P22)."""
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
 from approvals.services import expiring
-from ledger import storage
+from ledger import errors, storage
 from ledger.actions import Action
 from ledger.models import Entry, Saga, Step
 from ledger.outcomes import Done, Failed
+from ledger.queries.documents import residue
 from ledger.services.cases import cases
+from ledger.services.closing import abort
 from ledger.services.operating import resolve
+from ledger.services.proposals import AlternativeProposal, Proposal
+from ledger.services.proposing import propose
 from tests.approvalcast import Case
 from tests.askingcast import times_are_over
 from tests.doubtcast import CUT, ONA
 from tests.policycast import under
 from tests.shop import assert_verifies, kinds, states
-from tests.stage import Stage, a_stage
+from tests.stage import REFUND, Stage, a_stage, sign_in
 
 __all__ = ["a_stage"]
 
@@ -149,3 +156,52 @@ def test_an_operator_may_end_a_saga_whose_turn_waits(course: Course) -> None:
     assert course.state == "compensated"
     assert Step.objects.get(pk=course.pivot).residue
     assert_verifies()
+
+
+def test_a_person_reads_what_a_no_costs_while_the_pivot_is_out(course: Course) -> None:
+    """A cost of the saga's way back is told under the condition on which it goes back."""
+    browser = Client()
+    sign_in(browser, course.stage.approver)
+    request = course.stage.request(course.held)
+    page = reverse("approvals:approval-detail", args=[request.pk])
+    assert "not known yet; if it did not, the saga goes back" in browser.get(page).content.decode()
+    course.pivot_answers(Done({"id": "re_1"}))
+    assert "Nothing that already happened is touched" in browser.get(page).content.decode()
+
+
+CHARGE = {"customer": "cus_81", "amount": 250_000}
+
+
+def with_a_second_choice(stage: Stage, first: tuple[str, Any], second: tuple[str, Any]) -> UUID:
+    """A saga with a step whose first choice has failed, and whose second one is out."""
+    saga = stage.saga()
+    proposal = Proposal("one", *first, alternatives=(AlternativeProposal(*second),))
+    step = propose(saga, proposal, bearer=stage.agent).step
+    for outcome in (Failed("404: no such customer"), None):
+        if Step.objects.get(pk=step).state == "awaiting_approval":
+            stage.decide(step)
+        taken = stage.claim()
+        if outcome:
+            stage.answer(taken, outcome)
+    assert states(saga) == {"one": "executing"}
+    return saga
+
+
+def test_an_alternative_that_is_a_pivot_is_in_doubt_as_any_pivot(stage: Stage) -> None:
+    saga = with_a_second_choice(stage, ("payments.charge", CHARGE), ("payments.refund", REFUND))
+    with pytest.raises(errors.SagaEnded, match="or may have"):
+        abort(saga, "no more", bearer=stage.agent)
+    assert states(saga) == {"one": "executing"}
+
+
+def test_a_pivot_that_failed_is_no_pivot_when_its_alternative_is_out(stage: Stage) -> None:
+    saga = with_a_second_choice(stage, ("payments.refund", REFUND), ("payments.charge", CHARGE))
+    abort(saga, "no more", bearer=stage.agent)
+    assert Saga.objects.get(pk=saga).state == "compensating"
+
+
+def test_what_an_alternative_leaves_is_told_by_its_own_tier(stage: Stage) -> None:
+    saga = with_a_second_choice(stage, ("payments.charge", CHARGE), ("payments.refund", REFUND))
+    Step.objects.filter(saga=saga).update(residue=True)
+    (left,) = residue([saga])[saga]
+    assert left["why"] == "It is a commitment point: nothing undoes it."

@@ -16,6 +16,7 @@ from ledger.queries.pages_timeline import StepLine
 from ledger.states import (
     SAGA_ENDED,
     STEP_FINISHED,
+    STEP_IN_DOUBT,
     STEP_MEANING,
     Direction,
     StepState,
@@ -167,15 +168,13 @@ def _undo_of(line: StepLine) -> str:
 
 def steps_on_no(row: RequestRow, lines: Sequence[StepLine]) -> list[StepOnNo]:
     """What a no does to each step."""
-    goes_back = _goes_back(row, lines)
+    goes_back = _goes_back(row)
     return [StepOnNo(one.step, one.title, _on_no(row, one, goes_back)) for one in lines]
 
 
-def _goes_back(row: RequestRow, rows: Sequence[Any]) -> bool:
+def _goes_back(row: RequestRow) -> bool:
     """After the commitment point a saga only goes forward (design rule 5.11)."""
-    past = any(
-        found.step.tier == Tier.PIVOT and found.step.executed_at is not None for found in rows
-    )
+    past = row.approval.saga.pivot_position is not None
     return row.approval.direction == Direction.FORWARD and not past
 
 
@@ -189,7 +188,7 @@ def _on_no(row: RequestRow, line: StepLine, goes_back: bool) -> str:
         return ""
     if step.state == StepState.COMMITTED:
         return "" if step.residue else _undo_of(line)
-    return "" if step.state in STEP_FINISHED else "will not run"
+    return "" if step.state in STEP_FINISHED | STEP_IN_DOUBT else "will not run"
 
 
 _SUMMED = {
@@ -212,4 +211,16 @@ def cost_of_no(row: RequestRow, steps: Sequence[StepOnNo]) -> str:
     ]
     if not parts:
         return "Nothing that already happened is touched; this step does not run."
-    return "This step does not run, and the saga goes back: " + ", ".join(parts) + "."
+    back = "the saga goes back: " + ", ".join(parts) + "."
+    if any(_may_be_the_pivot(found.step) for found in steps):
+        return (
+            "This step does not run. Whether the commitment point happened is not known yet; if it "
+            f"did not, {back}"
+        )
+    return f"This step does not run, and {back}"
+
+
+def _may_be_the_pivot(step: Any) -> bool:
+    """As the ledger sees it (`ledger.services.backward.pivot_in_doubt`)."""
+    in_doubt = step.state in STEP_IN_DOUBT or (step.error or {}).get("code") == "unknown"
+    return bool(in_doubt and step.runs_tier == Tier.PIVOT)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 from django.db.models import F, Func, Q, Value
 
@@ -147,3 +149,18 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.step_id} ({self.tool})"
+
+    @property
+    def runs_tool(self) -> str:
+        """The tool of what it runs: of an alternative, once that has been taken."""
+        return str(self._of_what_runs("tool"))
+
+    @property
+    def runs_tier(self) -> Tier:
+        """The tier of that tool: what undoing it would take."""
+        return Tier(self._of_what_runs("tier"))
+
+    def _of_what_runs(self, name: str) -> Any:
+        if not self.alternative:
+            return getattr(self, name)
+        return self.alternatives[self.alternative - 1][name]

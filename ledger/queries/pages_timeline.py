@@ -74,10 +74,7 @@ class StepRow:
 
     @property
     def tool(self) -> str:
-        if not self.step.alternative:
-            return self.step.tool
-        taken: str = self.step.alternatives[self.step.alternative - 1]["tool"]
-        return taken
+        return self.step.runs_tool
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from ledger.states import STEP_WITHOUT_EFFECT, StepState, Tier
 from ledger.storage import rows
 
 _LEFT = """
-SELECT s.saga_id, s.step_id, s.tool, s.idempotency_key, s.executed_at AS since, s.tier, s.state,
-    s.result_text, EXISTS (
+SELECT s.saga_id, s.step_id, s.tool, s.idempotency_key, s.executed_at AS since,
+    CASE s.alternative WHEN 0 THEN s.tier
+        ELSE s.alternatives -> (s.alternative - 1) ->> 'tier' END AS tier,
+    s.state, s.result_text, EXISTS (
         SELECT 1 FROM ledger_attempt t
         WHERE t.step_id = s.id AND t.direction <> 'forward' AND t.state = 'unknown'
     ) AS may_be_undone

@@ -56,7 +56,7 @@ def pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
     saga goes neither back nor forward (design rule 5.11)."""
     steps = unit.read_saga_steps(saga)
     in_doubt = [s for s in steps if s.state in STEP_IN_DOUBT or has_open_doubt(s)]
-    return any(step.tier == Tier.PIVOT for step in in_doubt)
+    return any(step.variant.tier == Tier.PIVOT for step in in_doubt)
 
 
 def goes_back(saga: SagaRow) -> bool:

@@ -291,6 +291,6 @@ def actor(name: str) -> SafeString:
 
 
 @register.inclusion_tag("ledger/tier.html")
-def tier(step: object) -> dict[str, object]:
-    """What undoing this step would take, in words."""
-    return {"step": step}
+def tier(of: str) -> dict[str, str]:
+    """What undoing something of this tier would take, in words."""
+    return {"tier": of}
