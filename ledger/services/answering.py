@@ -10,15 +10,7 @@ from ledger.rows import SagaRow
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
 from ledger.services.unit import Unit
-from ledger.states import STEP_FINISHED, STEP_IN_DOUBT, STEP_NOT_STARTED, StepState
-
-# While an earlier step is in one of these, the next one must wait.
-BLOCKING = STEP_NOT_STARTED | STEP_IN_DOUBT | {StepState.STUCK}
-
-
-def still_blocks(state: str) -> bool:
-    """Whether a step in this state holds back the step after it."""
-    return state in BLOCKING
+from ledger.states import STEP_FINISHED
 
 
 def answer_for(unit: Unit, saga: SagaRow, prior: Any, prepared: Prepared) -> Answer:

@@ -7,16 +7,32 @@ from ledger.rows import SagaRow, StepRow
 from ledger.services.unit import Unit
 from ledger.states import SAGA_OPEN, STEP_FINISHED, Direction, SagaState, StepState
 
+# Only a no can end a step before its turn, and a turn comes when every step before has ended: so
+# the last one that nobody rejected tells of all.
+_LAST_BEFORE = """
+SELECT state FROM ledger_step WHERE saga_id = %s AND position < %s AND state <> 'rejected'
+ORDER BY position DESC LIMIT 1
+"""
+
+
+def must_wait(step: StepRow) -> bool:
+    """Whether a step that comes before it in its saga has not ended."""
+    before = storage.row(_LAST_BEFORE, [step.saga_id, step.position])
+    return before is not None and before.state not in STEP_FINISHED
+
 
 def start_next(unit: Unit, saga: SagaRow, done: StepRow) -> None:
-    """Queue the step after `done` if it was waiting for it, or complete the saga."""
-    following = unit.read_after(done)
+    """Queue the first step after `done` that has not ended, or complete the saga.
+
+    After a no that came before the turn of `done`, what follows waits for what `done` waited for.
+    """
+    if done.state == StepState.REJECTED and must_wait(done):
+        return
+    following = unit.read_unfinished_after(done)
     if following is None:
         complete_when_done(unit, saga)
     elif following.state == StepState.WAITING and saga.state in SAGA_OPEN:
         queue(unit, following, "step.queued")
-    elif following.state in STEP_FINISHED:
-        start_next(unit, saga, following)
 
 
 def queue(unit: Unit, step: StepRow, kind: str, *, delay_s: float = 0.0, **payload: object) -> None:

@@ -9,7 +9,6 @@ from ledger import storage
 from ledger.gate import Verdict
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
-from ledger.services.answering import still_blocks
 from ledger.services.asking import ask
 from ledger.services.reconciling import has_open_doubt, hold_doubt
 from ledger.services.settling import go_on, turn_back
@@ -32,20 +31,11 @@ def release(
         unit.send(step, "run", direction, delay_s=delay_s)
     else:
         _expect(step, StepState.AWAITING_APPROVAL)
-        if _is_blocked(unit, step):
+        if forward.must_wait(step):
             unit.move(step, StepState.WAITING, "step.waiting")
         else:
             forward.queue(unit, step, "step.queued", delay_s=delay_s)
     unit.flush()
-
-
-def _is_blocked(unit: Unit, step: StepRow) -> bool:
-    before = storage.row(
-        "SELECT state FROM ledger_step WHERE saga_id = %s AND position < %s "
-        "ORDER BY position DESC LIMIT 1",
-        [step.saga_id, step.position],
-    )
-    return before is not None and still_blocks(before.state)
 
 
 def refuse(step_id: UUID, direction: str, *, why: str, actor: str, payload: dict[str, Any]) -> None:

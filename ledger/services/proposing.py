@@ -18,14 +18,14 @@ from ledger.rows import SagaRow, Variant
 from ledger.services import proposing_sql as sql
 from ledger.services import refusals, remembering
 from ledger.services.alternatives import judged
-from ledger.services.answering import answer_for, answer_for_effect, still_blocks
+from ledger.services.answering import answer_for, answer_for_effect
 from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
-from ledger.states import Direction, StepState
+from ledger.states import STEP_FINISHED, Direction, StepState
 
 # How often a proposal looks again after losing an effect key to one that is just being
 # committed. The second look always finds it, unless that one was rolled back meanwhile.
@@ -175,7 +175,7 @@ def _insert(
             duplicate = related.get("twin") or related.get("version")
     must_ask = _must_ask(prepared, duplicate, related.get("reopened"))
     verdict, alternatives = _judged(saga, step, prepared, must_ask)
-    state = _first_state(verdict, related.get("previous"))
+    state = _first_state(verdict, related.get("before"))
     saga.step_count += 1
     unit.also(
         sql.INSERT_STEP,
@@ -270,13 +270,13 @@ def _must_ask(prepared: Prepared, duplicate: Any | None, reopened: Any | None) -
     return " ".join(why)
 
 
-def _first_state(verdict: Verdict, previous: Any | None) -> StepState:
+def _first_state(verdict: Verdict, before: Any | None) -> StepState:
     if verdict.kind == "deny":
         return StepState.REJECTED
     if verdict.kind == "ask":
         return StepState.AWAITING_APPROVAL
-    blocked = previous is not None and still_blocks(previous.state)
-    return StepState.WAITING if blocked else StepState.QUEUED
+    must_wait = before is not None and before.state not in STEP_FINISHED
+    return StepState.WAITING if must_wait else StepState.QUEUED
 
 
 def _denial(verdict: Verdict) -> str:

@@ -30,9 +30,10 @@ SELECT s.step_id FROM ledger_step s WHERE s.saga_id = %(saga)s::uuid AND {_NO}
 """  # noqa: S608 - the conditions are ours
 
 # Every step that this proposal may be about, in one look: the same step, a twin under another
-# name, one that runs or ran this as another version of itself, and the step before it. `no`
-# says that people decided against one of them: `REJECTIONS` then tells which, and whether it
-# was reopened. Few branches, because each costs 0.03 ms before it has read anything.
+# name, one that runs or ran this as another version of itself, and the last that nobody rejected,
+# which it waits for (ledger/services/forward.py). `no` says that people decided against one of
+# them: `REJECTIONS` then tells which, and whether it was reopened. Few branches, because each
+# costs 0.03 ms before it has read anything.
 RELATED = f"""
 SELECT 'same' AS why, {_COLUMNS} FROM ledger_step s
     WHERE s.saga_id = %(saga)s::uuid AND s.step_id = %(step_id)s
@@ -47,8 +48,8 @@ UNION ALL
         AND {_OTHER_VERSION}
     ORDER BY 1, s.position)
 UNION ALL
-(SELECT 'previous', {_COLUMNS} FROM ledger_step s
-    WHERE s.saga_id = %(saga)s::uuid ORDER BY s.position DESC LIMIT 1)
+(SELECT 'before', {_COLUMNS} FROM ledger_step s
+    WHERE s.saga_id = %(saga)s::uuid AND s.state <> 'rejected' ORDER BY s.position DESC LIMIT 1)
 """  # noqa: S608 - the columns are ours
 
 # The same of a tool that claims an effect: also the holder of this effect, and one whose effect

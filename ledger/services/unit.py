@@ -27,12 +27,7 @@ from ledger.rows import (
     StepRow,
 )
 from ledger.services import unit_sql as sql
-from ledger.states import (
-    STEP_WITHOUT_EFFECT,
-    RecordState,
-    SagaState,
-    StepState,
-)
+from ledger.states import STEP_FINISHED, STEP_WITHOUT_EFFECT, RecordState, SagaState, StepState
 from ledger.walls_sql import SUPERSEDED
 
 _SAGAS = f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
@@ -43,8 +38,6 @@ _READ = (
     f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
 )
-
-
 _BOTH = (
     f"SELECT {SAGA_AND_STEP_COLUMNS} FROM ledger_step s "  # noqa: S608
     "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
@@ -141,14 +134,20 @@ class Unit:
         mine = [step for step in self.steps.values() if step.saga_id == saga.id]
         return sorted(mine, key=lambda step: step.position)
 
-    def read_after(self, step: StepRow) -> StepRow | None:
-        """The step after this one in its saga, if there is one."""
+    def read_unfinished_after(self, step: StepRow) -> StepRow | None:
+        """The first step after this one in its saga that has not ended, if there is one."""
         if self.sagas[step.saga_id].step_count <= step.position:
             return None
-        self._read("s.saga_id = %s AND s.position = %s", [step.saga_id, step.position + 1])
-        after = (step.saga_id, step.position + 1)
-        others = self.steps.values()
-        return next((one for one in others if (one.saga_id, one.position) == after), None)
+        # Those that were read before may have moved since: they are as they are here.
+        self._read(
+            "s.saga_id = %s AND s.position > %s AND s.state <> ALL(%s) AND s.id <> ALL(%s::uuid[]) "
+            "ORDER BY s.position LIMIT 1",
+            [step.saga_id, step.position, sorted(STEP_FINISHED), [*self.steps]],
+        )
+        mine = (one for one in self.steps.values() if one.saga_id == step.saga_id)
+        after = (one for one in mine if one.position > step.position)
+        left = (one for one in after if one.state not in STEP_FINISHED)
+        return min(left, key=lambda one: one.position, default=None)
 
     def _read(self, where: str, params: list[Any]) -> None:
         for row in storage.rows(_READ.format(where), params):
