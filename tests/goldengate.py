@@ -15,7 +15,7 @@ from ledger.gate import Verdict
 from ledger.models import Step
 from ledger.services import closing
 from tests.approvalcast import Case, ask_as_the_ledger_does
-from tests.goldencast import Play, bring_forward
+from tests.goldencast import Play, bring_forward, let_run_out, take
 from tests.shop import work_saga
 
 
@@ -115,6 +115,18 @@ def passed_on(play: Play) -> None:
         outbox.sweep()
     play.decide(saga, deciding.approve)
     play.committed(saga, "refund")
+
+
+def turned_late(play: Play) -> None:
+    """A no while a refund was out: the saga turns back once that is known not to have happened."""
+    saga = play.held("turned-late")
+    play.decide(saga, deciding.approve)
+    _, taken = take(saga)
+    args = {"charge": play.shop.charge(), "amount": 4}
+    play.shop.propose(saga, "more", "payments.refund", args=args)
+    play.decide(saga, deciding.reject)
+    let_run_out(taken)
+    work_saga(saga, "compensated")
 
 
 def revised(play: Play) -> None:

@@ -23,6 +23,7 @@ from tests.goldengate import (
     reopened,
     revised,
     taken_back,
+    turned_late,
 )
 from tests.goldenopen import (
     approved_and_not_run,
@@ -65,7 +66,7 @@ SETTLED = (
     compensated, aborted, with_residue, rejected, expired, revised,
     alternative, deduplicated, repeated, looked_up, late, answered,
     skipped, contradicted, edited_by_a_person, edited_by_an_operator, confirmed, reopened,
-    glass_broken, passed_on,
+    glass_broken, passed_on, turned_late,
 )  # fmt: skip
 IN_FLIGHT = (
     blind, stuck, waiting, change_requested, approved_and_not_run, frozen, executing, unknown,
