@@ -20,6 +20,7 @@ _NAMED = {
     "tool_version_id": "tool_digest",
     "idempotency_key": "idempotency_key",
     "tier": "tier",
+    "blast_radius": "blast_radius",
 }
 # At which earlier releases cut a fact once more than the row.
 _ONCE_MAX_FACT = 100_000

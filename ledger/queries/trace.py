@@ -113,7 +113,8 @@ class _Teller:
             _shape(tool, Direction.FORWARD, facts),
             before.intent if before else intent,
         )
-        action.must_ask = facts.get("state") == StepState.AWAITING_APPROVAL
+        asks = facts.get("verdict", "ask") != "allow"
+        action.must_ask = asks and facts.get("state") == StepState.AWAITING_APPROVAL
         if facts.get("state") == StepState.REJECTED:
             self._block(action, f"the rule {facts.get('rule')!r} denies it")
 

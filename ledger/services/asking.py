@@ -70,12 +70,8 @@ def ask(
         step,
         direction=direction,
         approval=str(request),
-        tool=bound.tool,
         tool_version=bound.tool_version,
-        tool_digest=bound.tool_digest,
-        args=bound.args,
-        args_digest=bound.args_digest,
-        idempotency_key=bound.idempotency_key,
+        **runs(step, direction),
         rule=verdict.rule,
         why=why,
     )
@@ -99,6 +95,20 @@ def held(saga: SagaRow, step: StepRow, direction: Direction, *, why: str = "") -
     )
 
 
+def runs(step: StepRow, direction: Direction) -> dict[str, Any]:
+    """What a step runs, as its entries tell it."""
+    variant = step.variant
+    return {
+        "tool": variant.tool,
+        "tool_digest": variant.tool_digest,
+        "tier": variant.tier,
+        "blast_radius": variant.blast_radius,
+        "args": variant.args,
+        "args_digest": variant.fingerprint,
+        "idempotency_key": key_for(step, direction),
+    }
+
+
 def key_for(step: StepRow, direction: Direction, choice: int | None = None) -> str:
     """The downstream key of one direction of what the step runs now, or of another choice."""
     variant = step.variant if choice is None else step.choice(choice)
@@ -108,15 +118,8 @@ def key_for(step: StepRow, direction: Direction, choice: int | None = None) -> s
 def tell_revised(unit: Unit, step: StepRow, rule: str, **more: Any) -> None:
     """Write what the step runs from now on, in the words that people are asked with."""
     variant = step.variant
-    facts: dict[str, Any] = {
-        "revision": step.revision,
-        "tool": variant.tool,
-        "tool_digest": variant.tool_digest,
-        "args": variant.args,
-        "args_digest": variant.fingerprint,
-        "idempotency_key": key_for(step, Direction.FORWARD),
-        "rule": rule,
-    }
+    facts = {"revision": step.revision} | runs(step, Direction.FORWARD)
+    facts |= {"verdict": variant.verdict, "rule": rule}
     if variant.index:
         facts["alternative"] = variant.index
     unit.move(step, StepState.AWAITING_APPROVAL, "step.revised", **facts, **more)

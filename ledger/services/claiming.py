@@ -34,9 +34,10 @@ from ledger.services.reconciling import (
 )
 from ledger.services.retooling import (
     LOOK_AGAIN_S,
-    ask_under,
-    changed_tool,
+    bind,
     is_left_to_newer,
+    told_changes,
+    tool_to_bind,
 )
 from ledger.services.tampering import refuse_tampered, tampered, unsaid
 from ledger.services.tooling import Parked, tool_to_run
@@ -125,7 +126,7 @@ def _consider(unit: Unit, message: Any) -> Assignment | None:
     if has_open_doubt(step) and not may_send_again(step, Direction(message.direction), tool):
         _find_out(unit, saga, step, message, tool)
         return None
-    if not _gate_agrees(unit, saga, step, message):
+    if not _gate_agrees(unit, saga, step, message, tool):
         return None
     return _assignment(saga, step, message, tool)
 
@@ -161,19 +162,15 @@ def _park(unit: Unit, saga: SagaRow, step: StepRow, message: Any, why: str) -> N
         unit.entry(saga, "step.parked", step, why=why)
 
 
-def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool:
+def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> bool:
     """Ask the gate again for a step that it held; a mismatch goes back to people, unrun."""
     direction = Direction(message.direction)
-    if direction == Direction.FORWARD and step.variant.verdict != "ask":
-        return True
-    if direction == Direction.FORWARD and not has_open_doubt(step):
-        if (today := changed_tool(step)) is not None:
-            if is_left_to_newer(step, today, message.message):
-                storage.execute(sql.PUT_OFF, [LOOK_AGAIN_S, message.message])
-                return False
-            storage.execute(sql.VOID, [message.message])
-            ask_under(unit, saga, step, today)
+    if direction == Direction.FORWARD:
+        if (today := tool_to_bind(step, tool)) is not None:
+            _bind(unit, saga, step, message, today)
             return False
+        if step.variant.verdict != "ask":
+            return True
     why = gate().recheck(held(saga, step, direction))
     if not why:
         if forged := unsaid(step, direction):
@@ -188,6 +185,18 @@ def _gate_agrees(unit: Unit, saga: SagaRow, step: StepRow, message: Any) -> bool
         return False
     hold_again(unit, saga, step, direction, why)
     return False
+
+
+def _bind(unit: Unit, saga: SagaRow, step: StepRow, message: Any, today: Tool) -> None:
+    """It was judged as another version of its tool: it is judged as this one before it runs."""
+    if is_left_to_newer(step, today, message.message):
+        storage.execute(sql.PUT_OFF, [LOOK_AGAIN_S, message.message])
+        return
+    storage.execute(sql.VOID, [message.message])
+    if has_open_doubt(step):
+        _hold_doubt(unit, saga, step, Direction.FORWARD, told_changes(step.variant, today))
+    else:
+        bind(unit, saga, step, today)
 
 
 def _find_out(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> None:

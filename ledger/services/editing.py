@@ -40,6 +40,8 @@ UPDATE ledger_step SET
     idempotency_key = CASE WHEN alternative = 0 THEN %(idempotency_key)s
                            ELSE idempotency_key END,
     resource = CASE WHEN alternative = 0 THEN %(resource)s ELSE resource END,
+    tier = CASE WHEN alternative = 0 THEN %(tier)s ELSE tier END,
+    blast_radius = CASE WHEN alternative = 0 THEN %(blast_radius)s ELSE blast_radius END,
     verdict = CASE WHEN alternative = 0 THEN %(verdict)s ELSE verdict END,
     alternatives = %(alternatives)s::jsonb
 WHERE id = %(id)s AND state = 'awaiting_approval'
@@ -100,6 +102,8 @@ def edited(step: StepRow, tool: Tool, args: Any) -> Variant:
         old,
         tool_digest=tool.digest,
         tool_version=tool.version,
+        tier=tool.tier,
+        blast_radius=tool.blast_radius,
         args_text=args_text,
         fingerprint=fingerprint,
         idempotency_key=keys.downstream_key(str(step.saga_id), step.step_id, tool.key, args_text),
@@ -165,6 +169,8 @@ def _write(step: StepRow, tool: Tool, old: Variant, new: Variant, by: str) -> No
         "fingerprint": new.fingerprint,
         "idempotency_key": new.idempotency_key,
         "resource": new.resource,
+        "tier": new.tier,
+        "blast_radius": new.blast_radius,
         "verdict": new.verdict,
         "alternatives": json.dumps(alternatives),
     }

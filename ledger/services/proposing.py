@@ -202,6 +202,7 @@ def _insert(
         tool_version=prepared.tool.version,
         tool_digest=prepared.tool.digest,
         tier=prepared.tool.tier.value,
+        blast_radius=prepared.tool.blast_radius.value,
         args=prepared.args,
         args_digest=prepared.fingerprint,
         idempotency_key=prepared.variant.idempotency_key,

@@ -1,7 +1,9 @@
-"""A held step whose tool has changed since people said yes: they are asked about today's.
+"""A step that would run under another version of its tool than the gate has judged: it is bound to
+that one, and judged again.
 
 A yes is bound to one tool version (design section 6). The old version could still run as it was
-recorded, but whoever replaced it may have had a reason.
+recorded, but whoever replaced it may have had a reason. And code that was declared or confirmed to
+be as good may be of another tier: whether it can be undone is for the gate, and for nobody else.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ from dataclasses import replace
 
 from ledger import storage
 from ledger.errors import InvalidArgs, UnknownTool
-from ledger.rows import SagaRow, StepRow
+from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.editing import edited, supersede
+from ledger.services.forward import queue
 from ledger.services.holding import refuse
-from ledger.services.reconciling import hold_for_operator
+from ledger.services.reconciling import has_open_doubt, hold_for_operator
+from ledger.services.tooling import other_stakes
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState
 from ledger.tools.contract import Tool
@@ -52,14 +56,24 @@ def changed_tool(step: StepRow) -> Tool | None:
     return None if is_same or today.compatible_with & known else today
 
 
-def ask_under(unit: Unit, saga: SagaRow, step: StepRow, today: Tool) -> None:
-    """Bind the step to today's tool, and put it to people again; the old yes is superseded."""
+def tool_to_bind(step: StepRow, runs: Tool) -> Tool | None:
+    """The version that the step must be judged under before it may run; None when it has been.
+
+    What would run (`runs`: recorded, or declared or confirmed as good) when more or less is at
+    stake with it than with what was judged. Today's when people were asked about another: in
+    doubt not, for it is sent again as it was.
+    """
+    if other_stakes(step.variant, runs):
+        return runs
+    if step.variant.verdict != "ask" or has_open_doubt(step):
+        return None
+    return changed_tool(step)
+
+
+def bind(unit: Unit, saga: SagaRow, step: StepRow, today: Tool) -> None:
+    """Bind the step to this version, and put it to the gate; whoever said yes is asked anew."""
     old = step.variant
-    why = (
-        f"Since the yes, the tool's version changed: {old.tool_version} then, {today.version} now."
-        if old.tool_version != today.version
-        else f"Since the yes, the tool's definition changed; both are version {today.version}."
-    )
+    why = told_changes(old, today)
     try:
         new = edited(step, today, old.args)
     except InvalidArgs as error:
@@ -69,9 +83,24 @@ def ask_under(unit: Unit, saga: SagaRow, step: StepRow, today: Tool) -> None:
         return
     unit.move(step, StepState.AWAITING_APPROVAL, "step.held_again", why=why)
     unit.flush()
-    verdict = judge_variant(saga, step.view(), new, Direction.FORWARD, must_ask=why)
-    step = supersede(unit, step, today, replace(new, verdict="ask"), verdict.rule)
+    must_ask = why if old.verdict == "ask" else ""
+    verdict = judge_variant(saga, step.view(), new, Direction.FORWARD, must_ask=must_ask)
+    new = replace(new, verdict="allow" if verdict.kind == "allow" else "ask")
+    step = supersede(unit, step, today, new, verdict.rule)
     if verdict.kind == "deny":
         refuse(unit, saga, step, "denied", f"{why} {denial(verdict)}")
+    elif verdict.kind == "allow":
+        queue(unit, step, "step.queued", why=why)
     else:
         ask(unit, saga, step, Direction.FORWARD, verdict, why=why)
+
+
+def told_changes(old: Variant, today: Tool) -> str:
+    """How the tool has changed since it was judged, in sentences."""
+    since = "Since the yes" if old.verdict == "ask" else "Since it was proposed"
+    changed = (
+        f"{since}, the tool's version changed: {old.tool_version} then, {today.version} now."
+        if old.tool_version != today.version
+        else f"{since}, the tool's definition changed; both are version {today.version}."
+    )
+    return f"{changed} {other_stakes(old, today)}".rstrip()

@@ -17,6 +17,8 @@ UPDATE ledger_step SET
     fingerprint = CASE sent.runs WHEN 0 THEN %(fingerprint)s ELSE fingerprint END,
     idempotency_key = CASE sent.runs WHEN 0 THEN %(idempotency_key)s ELSE idempotency_key END,
     resource = CASE sent.runs WHEN 0 THEN %(resource)s ELSE resource END,
+    tier = CASE sent.runs WHEN 0 THEN %(tier)s ELSE tier END,
+    blast_radius = CASE sent.runs WHEN 0 THEN %(blast_radius)s ELSE blast_radius END,
     verdict = CASE sent.runs WHEN 0 THEN 'ask' ELSE verdict END
 FROM sent WHERE id = %(id)s AND state = 'change_requested' AND effect_key = %(effect_key)s
 """

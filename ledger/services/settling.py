@@ -25,7 +25,7 @@ from ledger.rulings import (
 )
 from ledger.services import forward
 from ledger.services.alternatives import alternative_denied
-from ledger.services.asking import ask, denial, judge, key_for
+from ledger.services.asking import ask, denial, judge, runs
 from ledger.services.backward import advance, goes_back, turn
 from ledger.services.reconciling import hold_for_operator, plan
 from ledger.services.testimony import late_done, unseen
@@ -213,15 +213,7 @@ def _take_alternative(unit: Unit, saga: SagaRow, step: StepRow, error: str) -> N
         else:
             _give_up(unit, saga, step, told, "None of its alternatives may run")
         return
-    facts = {
-        "error": error,
-        "alternative": step.alternative,
-        "tool": variant.tool,
-        "tool_digest": variant.tool_digest,
-        "args": variant.args,
-        "args_digest": variant.fingerprint,
-        "idempotency_key": key_for(step, Direction.FORWARD),
-    }
+    facts = {"error": error, "alternative": step.alternative} | runs(step, Direction.FORWARD)
     if variant.verdict == "allow":
         unit.move(step, StepState.QUEUED, "step.alternative", **facts)
         unit.send(step, "run", Direction.FORWARD)

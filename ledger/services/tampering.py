@@ -12,7 +12,7 @@ from typing import Any
 
 from ledger import keys, storage
 from ledger.replay import is_told
-from ledger.rows import SagaRow, StepRow
+from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.asking import ask, denial, judge, key_for, tell_revised
 from ledger.services.holding import refuse
 from ledger.services.reconciling import has_open_doubt, hold_doubt
@@ -145,14 +145,20 @@ def _is_what_runs(step: StepRow, direction: Direction, told: _Told) -> bool:
     variant = step.variant
     if told.facts["args_digest"] != variant.fingerprint:
         return False
-    runs = {
-        "tool": variant.tool,
-        "tool_digest": variant.tool_digest,
-    }
+    runs = _of_its_tool(variant)
     if told.was_shown:
         runs["idempotency_key"] = key_for(step, direction)
     # Entries of earlier releases say less.
     return all(told.facts.get(name, value) == value for name, value in runs.items())
+
+
+def _of_its_tool(variant: Variant) -> dict[str, str]:
+    return {
+        "tool": variant.tool,
+        "tool_digest": variant.tool_digest,
+        "tier": variant.tier,
+        "blast_radius": variant.blast_radius,
+    }
 
 
 def _is_its_effect(step: StepRow) -> bool:
@@ -176,7 +182,7 @@ def _to_put_back(step: StepRow, direction: Direction) -> str | None:
     if told is None or not told.was_shown:
         return None
     facts = told.facts
-    if (facts["tool"], facts["tool_digest"]) != (variant.tool, variant.tool_digest):
+    if any(facts.get(name, now) != now for name, now in _of_its_tool(variant).items()):
         return None
     text = keys.canonical(facts["args"])
     return text if keys.fingerprint(text) == facts["args_digest"] else None

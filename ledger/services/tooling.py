@@ -102,6 +102,19 @@ def tool_to_run(step: StepRow, direction: Direction) -> Tool | Parked:
     return _changed(variant, current, direction)
 
 
+def other_stakes(variant: Variant, tool: Tool) -> str:
+    """What another version of its tool would mean for a step, in sentences; '' when the same."""
+    then_now = {
+        "tier": (variant.tier, tool.tier),
+        "blast radius": (variant.blast_radius, tool.blast_radius),
+    }
+    return " ".join(
+        f"Its {what} is {now} now and was {then}."
+        for what, (then, now) in then_now.items()
+        if then != now
+    )
+
+
 def _changed(variant: Variant, current: Tool, direction: Direction) -> Parked:
     """The wait for a person's yes to code that has changed under a step."""
     versions = (
@@ -114,6 +127,8 @@ def _changed(variant: Variant, current: Tool, direction: Direction) -> Parked:
         misfit = f"It has no {direction} now."
         then = "Skip it, or answer for the step by hand."
         return Parked(f"{why} {misfit} {then}", current.digest, current.version, misfit)
+    if direction == Direction.FORWARD and (stakes := other_stakes(variant, current)):
+        why += f" {stakes} Under it the step goes through the gate again."
     try:
         current.checked_args(variant.args)
     except InvalidArgs as error:
