@@ -169,6 +169,34 @@ def test_a_person_reads_what_a_no_costs_while_the_pivot_is_out(course: Course) -
     assert "Nothing that already happened is touched" in browser.get(page).content.decode()
 
 
+def charge(course: Course, step_id: str, amount: int) -> None:
+    args = {"customer": "cus_81", "amount": amount}
+    course.stage.propose(course.saga, step_id, "payments.charge", args)
+
+
+def test_what_lies_between_two_pivots_stays_when_the_saga_is_ended_after_both(
+    course: Course,
+) -> None:
+    course.pivot_answers(Done({"id": "re_1"}))
+    course.stage.decide(course.held, "reject", reason="Not this one.")
+    charge(course, "between", 1)
+    course.stage.work()
+    second = course.stage.refund(course.saga, "again", payment_intent="pi_again")
+    course.stage.decide(second)
+    charge(course, "after", 2)
+    course.stage.work()
+    last = course.stage.propose(course.saga, "last", "orders.cancel", {"order": "8841"})
+    course.stage.work(Failed("404: no such order"))
+    resolve(last, "end_saga", reason="enough", actor=ONA)
+    course.stage.work()
+    told = states(course.saga)
+    assert (told["between"], told["after"]) == ("committed", "compensated")
+    assert [left["step_id"] for left in residue([course.saga])[course.saga]] == [
+        *("charge", "refund", "between", "again")
+    ]
+    assert_verifies()
+
+
 CHARGE = {"customer": "cus_81", "amount": 250_000}
 
 

@@ -133,7 +133,7 @@ def advance(unit: Unit, saga: SagaRow) -> None:
         return
     if any(step.state in {StepState.COMPENSATING, StepState.STUCK} for step in steps):
         return
-    for step in _still_to_undo(saga, steps):
+    for step in _still_to_undo(steps):
         if _start_undo(unit, saga, step):
             return
     if saga.was != saga.state:
@@ -142,12 +142,15 @@ def advance(unit: Unit, saga: SagaRow) -> None:
     unit.move_saga(saga, SagaState.COMPENSATED, "saga.compensated", residue=_residue(unit, saga))
 
 
-def _still_to_undo(saga: SagaRow, steps: Sequence[StepRow]) -> list[StepRow]:
+def _still_to_undo(steps: Sequence[StepRow]) -> list[StepRow]:
     """Committed steps that nobody has tried to undo yet, the last one first.
 
-    Past a pivot only what came after it can go back (an operator ended the saga there).
+    Past a pivot, and of several the last, only what came after it can go back (an operator ended
+    the saga there).
     """
-    floor = saga.pivot_position or 0
+    happened = [step for step in steps if step.executed_seq is not None]
+    pivots = [step.position for step in happened if step.variant.tier == Tier.PIVOT]
+    floor = max(pivots, default=0)
     done = [step for step in steps if step.state == StepState.COMMITTED and not step.residue]
     for step in done:
         if step.position <= floor:
