@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
+
+import pytest
 
 from ledger.actions import Action, Trouble
-from ledger.models import Attempt, EffectClaim, Entry, Saga, Step
+from ledger.models import (
+    Attempt,
+    EffectClaim,
+    Entry,
+    IdempotencyRecord,
+    ResourceHold,
+    Saga,
+    Step,
+)
 from ledger.outcomes import Failed
 from ledger.services.cases import cases
 from ledger.services.closing import abort
@@ -209,4 +220,48 @@ def test_what_nobody_was_to_find_out_is_no_residue_once_it_is_known_not_to_be(ti
     assert state_of(saga) == "compensated"
     told = json.loads(Entry.objects.get(saga_id=saga, kind="saga.compensated").payload)
     assert told["residue"] == []
+    assert_verifies()
+
+
+def spend(step: UUID, direction: str = "forward") -> None:
+    """The record of its key says `executed`, whatever its row says."""
+    record = IdempotencyRecord.objects.filter(step=step, direction=direction)
+    for state in ("pending", "executed"):
+        record.update(state=state)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_step_whose_key_is_spent_holds_its_saga_and_no_resource(stage: Stage) -> None:
+    """It waits for an operator: the saga says so, and others may use what it would have used."""
+    saga = stage.saga()
+    step = stage.charge(saga)
+    stage.answer(stage.claim(), Failed("503: busy", retryable=True))
+    spend(step)
+    other = stage.saga("Another order", "another")
+    stage.charge(other)
+    due_now()
+    assert stage.claim() == []
+    stage.work()
+    assert (step_of(saga, "charge").state, state_of(saga)) == ("stuck", "stuck")
+    assert step_of(other, "charge").state == "committed"
+    assert not ResourceHold.objects.exists()
+    resolve(step, "happened", result={"id": "ch_1"}, reason="It is there.", actor=ONA)
+    assert (step_of(saga, "charge").state, state_of(saga)) == ("committed", "running")
+    assert_verifies()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_undo_whose_key_is_spent_holds_its_saga_and_no_resource(stage: Stage) -> None:
+    saga = stage.saga()
+    step = stage.charge(saga)
+    stage.work()
+    abort(saga, "no", bearer=stage.agent)
+    stage.answer(stage.claim(), Failed("503: busy", retryable=True))
+    spend(step, "compensate")
+    due_now()
+    assert stage.claim() == []
+    assert (step_of(saga, "charge").state, state_of(saga)) == ("stuck", "stuck")
+    assert not ResourceHold.objects.exists()
+    resolve(step, "happened", reason="It is undone.", actor=ONA)
+    assert state_of(saga) == "compensated"
     assert_verifies()

@@ -278,5 +278,6 @@ def _refuse_executed(unit: Unit, found: Assignment) -> None:
     step = unit.steps[found.step]
     why = "Its idempotency record says that it was executed. It does not run again."
     storage.execute(sql.VOID, [found.message])
-    step.held_why = why
     unit.move(step, StepState.STUCK, "step.refused", why=why)
+    unit.free(step)
+    hold_for_operator(unit, unit.sagas[found.saga], step, why)
