@@ -47,6 +47,7 @@ def faults_of(
         *_edges(told),
         *_effects(steps, told, book),
         *_records(steps, book),
+        *_in_turn(steps, told),
         *_order(steps, told),
         *_approved(steps, told),
         *_paused(saga, steps),
@@ -122,6 +123,19 @@ def _records(steps: Sequence[Step], book: Book) -> Iterator[str]:
             yield f"{step.step_id}: executing with {out[step.pk]} attempts out, record {state}"
         if out[step.pk] > 1:
             yield f"{step.step_id}: {out[step.pk]} attempts at once"
+
+
+def _in_turn(steps: Sequence[Step], told: Sequence[Entry]) -> Iterator[str]:
+    """A step starts when every step before it has ended."""
+    places = {step.step_id: step.position for step in steps}
+    now: dict[str, str] = {}
+    for entry in told:
+        if entry.kind == "attempt.started" and entry.state == StepState.EXECUTING:
+            for one, state in now.items():
+                if places[one] < places[entry.step_id] and state not in STEP_FINISHED:
+                    yield f"entry {entry.seq}: {entry.step_id} starts while {one} is {state}"
+        if entry.step_id and entry.state:
+            now[entry.step_id] = entry.state
 
 
 def _order(steps: Sequence[Step], told: Sequence[Entry]) -> Iterator[str]:
