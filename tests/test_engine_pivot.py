@@ -23,7 +23,8 @@ from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
 from tests.approvalcast import Case
 from tests.askingcast import times_are_over
-from tests.doubtcast import CUT, ONA
+from tests.doubtcast import CUT, ONA, due_now
+from tests.doubtcast import expire as expire_lease
 from tests.policycast import under
 from tests.shop import assert_verifies, kinds, states
 from tests.stage import REFUND, Stage, a_stage, sign_in
@@ -226,6 +227,34 @@ def test_a_pivot_that_failed_is_no_pivot_when_its_alternative_is_out(stage: Stag
     saga = with_a_second_choice(stage, ("payments.refund", REFUND), ("payments.charge", CHARGE))
     abort(saga, "no more", bearer=stage.agent)
     assert Saga.objects.get(pk=saga).state == "compensating"
+
+
+def test_a_turn_that_waited_for_a_pivot_comes_when_another_choice_happened(stage: Stage) -> None:
+    """A late answer of the first choice, which can be undone: the no counts, as it did then."""
+    saga = stage.saga()
+    proposal = Proposal(
+        "one",
+        "payments.charge",
+        CHARGE,
+        alternatives=(AlternativeProposal("payments.refund", REFUND),),
+    )
+    step = propose(saga, proposal, bearer=stage.agent).step
+    zombie = stage.claim()
+    expire_lease(zombie[0])
+    resolve(step, "did_not_happen", reason="I saw nothing", actor=ONA)
+    due_now()
+    stage.answer(stage.claim(), Failed("404: no such customer"))
+    stage.decide(step)
+    pivot = stage.claim()
+    held = stage.refund(saga, "second", payment_intent="pi_second")
+    stage.decide(held, "reject", reason="Not twice.")
+    assert Saga.objects.get(pk=saga).state == "running"
+    stage.answer(zombie, Done({"id": "ch_1"}))
+    stage.answer(pivot, Failed("404: no such payment"))
+    assert Saga.objects.get(pk=saga).ended_backward_why == "step second was rejected"
+    stage.work()
+    assert states(saga) == {"one": "compensated", "second": "rejected"}
+    assert_verifies()
 
 
 def test_what_an_alternative_leaves_is_told_by_its_own_tier(stage: Stage) -> None:

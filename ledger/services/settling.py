@@ -142,6 +142,9 @@ def go_on(unit: Unit, saga: SagaRow, step: StepRow) -> None:
         forward.unstick(unit, saga, f"step {step.step_id} is resolved")
     if saga.ended_backward_why:
         advance(unit, saga)
+    elif step.alternatives and goes_back(saga):
+        # What happened is another of its choices than the pivot that a turn waited for.
+        turn(unit, saga, f"step {step.step_id} is resolved", cause=step.step_id)
     else:
         forward.start_next(unit, saga, step)
 
