@@ -29,6 +29,7 @@ from ledger.services.reconciling import (
     back_in_doubt,
     has_open_doubt,
     hold_doubt,
+    hold_for_operator,
     may_send_again,
     plan,
 )
@@ -194,7 +195,7 @@ def _bind(unit: Unit, saga: SagaRow, step: StepRow, message: Any, today: Tool) -
         return
     storage.execute(sql.VOID, [message.message])
     if has_open_doubt(step):
-        _hold_doubt(unit, saga, step, Direction.FORWARD, told_changes(step.variant, today))
+        hold_doubt(unit, saga, step, Direction.FORWARD, told_changes(step.variant, today))
     else:
         bind(unit, saga, step, today)
 
