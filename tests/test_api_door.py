@@ -12,6 +12,7 @@ from django.test import Client
 
 from ledger.api.problems import answer_error
 from ledger.errors import SagaError
+from ledger.models import Step
 from ledger.queries import gauges
 from saga_console.home import BASE_DIR
 from tests.apicast import Caller, problem_type
@@ -51,6 +52,30 @@ def test_only_json_is_answered(agent: Caller, accept: str, status: int) -> None:
     assert answer.status_code == status
     if status == 406:
         assert problem_type(answer) == "about:blank"
+
+
+@pytest.mark.parametrize("host", ["console.internal", "foo_bar", "127.0.0.1, x", "10.1.2.3", ""])
+def test_a_foreign_host_is_refused_before_anything_is_stored(agent: Caller, host: str) -> None:
+    saga = agent.open()
+    step = {"step_id": "s1", "tool": "notes.add", "args": {"id": "a"}}
+    for path, body in (
+        ("sagas", {"task_id": "task-2", "name": "Task", "steps": [step]}),
+        (f"sagas/{saga}/steps", step),
+        (f"sagas/{saga}/abort", {"reason": "wrong"}),
+    ):
+        answer = agent.post(path, body, Host=host)
+        assert (answer.status_code, problem_type(answer)) == (400, "about:blank")
+        assert "ALLOWED_HOSTS" in answer.json()["detail"]
+    assert [one["id"] for one in agent.get("sagas").json()["items"]] == [saga]
+    assert (agent.get(f"sagas/{saga}").json()["state"], Step.objects.count()) == ("running", 0)
+
+
+def test_every_address_of_the_api_refuses_a_foreign_host(agent: Caller, oncall: Caller) -> None:
+    for path in ("sagas", "tools", "openapi.json", "nothing", "/api/v2/sagas"):
+        answer = agent.get(path, Host="console.internal")
+        assert (answer.status_code, problem_type(answer)) == (400, "about:blank"), path
+    for path in ("approvals", "freezes"):
+        assert oncall.get(path, Host="console.internal").status_code == 400, path
 
 
 def test_a_fault_of_our_own_is_told_without_its_insides(rf: Any, caplog: Any) -> None:

@@ -1,7 +1,7 @@
 """What every request of the API passes, whatever it asks for.
 
-The frame around each operation: it answers only in JSON (406), turns a wrong method into a
-problem (405), measures, and lets no exception out as HTML.
+The frame around each operation: it answers only under a host of its own (400) and in JSON (406),
+turns a wrong method into a problem (405), measures, and lets no exception out as HTML.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase, HttpResponseNotAllowed
 
@@ -37,6 +38,14 @@ def framed(view: View, route: str) -> View:
 
 
 def _answer(view: View, request: HttpRequest, *args: Any, **path: Any) -> HttpResponseBase:
+    # Answers hold addresses made of the Host. One that is refused only there is refused too late:
+    # what was asked is stored by then, and maybe done.
+    if not _is_ours(request):
+        return plain_problem(
+            HTTPStatus.BAD_REQUEST,
+            "This console does not answer under the Host that was sent; nothing was stored. Use a "
+            "name of its ALLOWED_HOSTS, or have yours added there.",
+        )
     if not _takes_json(request.META.get("HTTP_ACCEPT", "")):
         return plain_problem(
             HTTPStatus.NOT_ACCEPTABLE, "Answers are application/json; accept that, or */*."
@@ -53,6 +62,14 @@ def _answer(view: View, request: HttpRequest, *args: Any, **path: Any) -> HttpRe
             {"Allow": allowed},
         )
     return response
+
+
+def _is_ours(request: HttpRequest) -> bool:
+    try:
+        request.get_host()
+    except DisallowedHost:
+        return False
+    return True
 
 
 def _takes_json(accept: str) -> bool:

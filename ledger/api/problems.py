@@ -1,8 +1,8 @@
 """Every refusal as one kind of document: RFC 9457, `application/problem+json`.
 
 A problem of the product has a type that ends in a word of ledger/errors.py and never
-changes. What only repeats an HTTP status (405, 406, 415, 500, 503) is `about:blank`, as
-RFC 9457 section 4.2.1 has it.
+changes. What only repeats an HTTP status (400 for a foreign Host, 405, 406, 415, 500, 503) is
+`about:blank`, as RFC 9457 section 4.2.1 has it.
 """
 
 from __future__ import annotations
