@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand
 
 from ledger import outbox
 from ledger.postman import Postman
-from ledger.tools.installed import registry
+from ledger.tools.installed import required
 
 
 class Command(BaseCommand):
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
-        registry()  # knows what must never leave in a message
+        required()  # knows what must never leave in a message
         messages = threading.Thread(target=Postman().run, args=[stop], name="messages", daemon=True)
         messages.start()
         self.stdout.write("relay: listening")

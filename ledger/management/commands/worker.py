@@ -11,6 +11,7 @@ from rq.serializers import JSONSerializer
 
 from ledger import shift
 from ledger.outbox import QUEUE
+from ledger.tools.installed import required
 
 
 class ShiftWorker(SimpleWorker):
@@ -32,6 +33,7 @@ class Command(BaseCommand):
     help = "Work shifts: claim approved steps and undos, and carry them out."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        required()
         queue = django_rq.get_queue(QUEUE)
         worker = ShiftWorker([queue], connection=queue.connection, serializer=JSONSerializer)
         worker.work(with_scheduler=False, logging_level="WARNING")

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ledger.tools.installed import required
 from saga_console import environment
 from saga_console.home import current_home
 from saga_console.up import CannotStart, Console, Plan, default_workers, host_of
@@ -28,6 +29,8 @@ class Command(BaseCommand):
             raise CommandError("--workers: at least one is needed, or nothing would ever run")
         host = host_of(options["host"])
         plan = Plan(host, port, options["workers"], options["demo"], options["once"])
+        if not (plan.demo or plan.once):  # it brings tools of its own
+            required()
         try:
             status = Console(current_home(), plan).run()
         except CannotStart as error:
