@@ -36,8 +36,10 @@ def freeze(
         _refuse("value", f"no agent is named {value!r}")
     if scope == "tool":
         _require_tool(value)
+    if expires_at is not None:
+        _require_future(expires_at)
     if scope == "saga":
-        _pause(value, reason, actor)
+        value = _pause(value, reason, actor)
     return Freeze.objects.create(
         scope=scope, value=value, reason=reason, expires_at=expires_at, created_by=actor
     )
@@ -86,7 +88,14 @@ def _require_tool(key: str) -> None:
     _refuse("value", f"no tool is named {key!r}{meant}")
 
 
-def _pause(value: str, reason: str, actor: str) -> None:
+def _require_future(expires_at: datetime) -> None:
+    """A stop that is over when it begins would stop nothing, and say that it did."""
+    if storage.the_row("SELECT %s <= clock_timestamp() AS over", [expires_at]).over:
+        _refuse("expires_at", "must be in the future")
+
+
+def _pause(value: str, reason: str, actor: str) -> str:
+    """Pause a saga, however its id is written; the id as every claim compares it."""
     try:
         saga_id = UUID(value)
     except ValueError:
@@ -100,6 +109,7 @@ def _pause(value: str, reason: str, actor: str) -> None:
     if saga.state == SagaState.RUNNING:
         unit.move_saga(saga, SagaState.PAUSED, "saga.paused", why=reason)
     unit.flush()
+    return str(saga_id)
 
 
 def _resume(saga_id: UUID, actor: str) -> None:

@@ -57,14 +57,14 @@ def freeze(request: HttpRequest) -> str:
         raise InvalidArgs("Choose what to freeze and for how long.")
     if scope != "all" and not value:
         raise InvalidArgs(f"Name the {scope} to freeze.")
-    freezing.freeze(
+    found = freezing.freeze(
         scope,
         value,
         reason=reason,
         expires_at=timezone.now() + timedelta(hours=int(hours)) if hours else None,
         actor=bearer_of(request).actor,
     )
-    return f"Frozen: {value or 'everything'}. Nothing new leaves; what is in flight finishes."
+    return f"Frozen: {found.value or 'everything'}. Nothing new leaves; what is in flight finishes."
 
 
 @pressed("ledger:operations")
