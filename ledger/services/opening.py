@@ -13,8 +13,8 @@ from ledger.bearer import Bearer
 from ledger.models.fields import uuid7
 from ledger.services import remembering
 from ledger.services.preparing import prepare
-from ledger.services.proposals import Opened, Opening
-from ledger.services.proposing import propose_in
+from ledger.services.proposals import Answer, Opened, Opening
+from ledger.services.proposing import heed_denials, propose_in
 from ledger.services.unit import Unit
 
 INSERT_SAGA = """
@@ -61,14 +61,35 @@ def open_saga(opening: Opening, *, bearer: Bearer) -> Opened:
         agent=bearer.agent_name,
         digest=digest,
     )
-    answers = []
+    answers: list[Answer] = []
     for index, proposal in enumerate(opening.steps):
         prepared = prepare(saga_id, proposal, bearer=bearer, place=f"/steps/{index}")
-        answers.append(propose_in(unit, saga, prepared))
+        try:
+            answers.append(propose_in(unit, saga, prepared))
+        except errors.EffectClaimed as error:
+            raise _by_name(error, opening, answers) from None
         unit.flush()
+    heed_denials(unit, saga, *answers)
     faultpoints.reached("P1")
     unit.flush()
     return Opened(saga_id, True, tuple(answers))
+
+
+def _by_name(
+    error: errors.EffectClaimed, opening: Opening, answers: list[Answer]
+) -> errors.EffectClaimed:
+    """The refusal of a whole opening: an id of a step in it would lead nowhere, its name does."""
+    mine = {str(answer.step): step for answer, step in zip(answers, opening.steps, strict=False)}
+    first = mine.get(error.extra["effect_of"])
+    if first is None:
+        return error
+    told = {name: at for name, at in error.extra.items() if name not in ("effect_of", "step")}
+    return errors.EffectClaimed(
+        f"Steps {first.step_id!r} and {opening.steps[len(answers)].step_id!r} claim "
+        "one effect with different arguments, so nothing was opened. Leave one of them out; if a "
+        "second effect is really wanted, propose it afterwards with repeat_of and a reason.",
+        **told,
+    )
 
 
 def _insert(saga_id: UUID, digest: str, opening: Opening, bearer: Bearer) -> bool:

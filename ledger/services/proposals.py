@@ -32,13 +32,15 @@ class Answer:
 
     `step` is the step that answers; `effect_of` is set when that is another step than the
     one asked for, because it already holds the effect. `args` are those of the request, when
-    the step is archived: only their digest was kept, and it is the same.
+    the step is archived: only their digest was kept, and it is the same. `denied`: it is
+    recorded, and the policy's no to it turns its saga back.
     """
 
     kind: Literal["accepted", "replayed", "in_flight"]
     step: UUID
     effect_of: UUID | None = None
     args: Mapping[str, Any] | None = None
+    denied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,9 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer | erro
     if saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     try:
-        answer: Answer | errors.SagaError = propose_in(unit, saga, prepared, related)
+        told = propose_in(unit, saga, prepared, related)
+        heed_denials(unit, saga, told)
+        answer: Answer | errors.SagaError = told
     except refusals.KEPT as error:
         refusals.keep(unit, saga, proposal.step_id, error)
         answer = error
@@ -83,7 +85,7 @@ def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer | erro
 def propose_in(
     unit: Unit, saga: SagaRow, prepared: Prepared, looked: list[Any] | None = None
 ) -> Answer:
-    """Propose within a locked saga; joins the caller's transaction.
+    """Propose within a locked saga; joins the caller's transaction, and `heed_denials` follows.
 
     `looked`: the rows of the last of `_looks`, when they were read together with the lock.
     """
@@ -214,7 +216,7 @@ def _insert(
         **({"duplicate_of": str(duplicate.id)} if duplicate else {}),
     )
     _follow_up(unit, saga, step, state, verdict, prepared, must_ask)
-    return Answer("accepted", step)
+    return Answer("accepted", step, denied=state == StepState.REJECTED)
 
 
 def _follow_up(
@@ -226,22 +228,32 @@ def _follow_up(
     prepared: Prepared,
     must_ask: str,
 ) -> None:
-    """What the first state wants: a message, a question to people, or the way back."""
+    """What the first state wants: a message, or a question to people."""
     if state == StepState.QUEUED:
         unit.also(
             sql.INSERT_MESSAGE,
             [step, saga.fence, prepared.tool.key, saga.agent, saga.id, prepared.variant.resource],
         )
         return
-    if state == StepState.WAITING:
+    if state == StepState.AWAITING_APPROVAL:
+        unit.flush()
+        unit.lock_with_steps([step])
+        ask(unit, saga, unit.steps[step], Direction.FORWARD, verdict, why=must_ask)
+
+
+def heed_denials(unit: Unit, saga: SagaRow, *answers: Answer) -> None:
+    """Turn a saga back for the first step that was denied, once all that came with it are told.
+
+    One that turned at once would take no more steps: the rest of the request would be refused,
+    and the denial rolled back with it.
+    """
+    denied = next((answer.step for answer in answers if answer.denied), None)
+    if denied is None:
         return
     unit.flush()
-    unit.lock_with_steps([step])
-    row = unit.steps[step]
-    if state == StepState.AWAITING_APPROVAL:
-        ask(unit, saga, row, Direction.FORWARD, verdict, why=must_ask)
-    else:
-        turn_back(unit, saga, row, f"the policy denies step {row.step_id}")
+    unit.lock_with_steps([denied])
+    row = unit.steps[denied]
+    turn_back(unit, saga, row, f"the policy denies step {row.step_id}")
 
 
 def _judged(
