@@ -85,3 +85,42 @@ def test_two_steps_that_claim_one_effect_are_named_and_nothing_is_opened(agent: 
     assert "Steps 's1' and 's2' claim one effect" in answer.json()["detail"]
     assert not {"effect_of", "step"} & answer.json().keys()
     assert (Saga.objects.count(), Step.objects.count()) == (0, 0)
+
+
+ALTERNATIVE = [{"tool": "notes.once", "args": {"id": "b"}}]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({}, {"alternatives": ALTERNATIVE}),
+        ({}, {"alternatives": [{"tool": "no.such.tool", "args": {}}]}),
+        ({"alternatives": ALTERNATIVE}, {}),
+        ({"alternatives": ALTERNATIVE}, {"alternatives": [*ALTERNATIVE, *ALTERNATIVE]}),
+        ({}, {"repeat_of": "019a0000-0000-7000-8000-000000000000"}),
+    ],
+)
+def test_the_same_task_with_other_alternatives_is_a_mismatch(
+    agent: Caller, first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    saga = opened(agent, step("s1", "a", **first)).json()["id"]
+    answer = opened(agent, step("s1", "a", **then))
+    assert (answer.status_code, problem_type(answer)) == (422, "task-mismatch")
+    assert answer.json()["saga"] == saga
+    again = opened(agent, step("s1", "a", **first))
+    assert (again.status_code, again.json()["id"]) == (200, saga)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_that_an_earlier_release_opened_with_alternatives_is_found_again(
+    agent: Caller,
+) -> None:
+    """Its digest does not tell of them: a mismatch would send the agent to a new task_id."""
+    steps = [step("s1", "a", alternatives=ALTERNATIVE)]
+    saga = opened(agent, *steps).json()["id"]
+    as_once = agent.open("task-2", steps=[step("s1", "a")])
+    storage.execute("ALTER TABLE ledger_saga DISABLE TRIGGER ledger_saga_frozen")
+    Saga.objects.filter(pk=saga).update(opened_digest=Saga.objects.get(pk=as_once).opened_digest)
+    storage.execute("ALTER TABLE ledger_saga ENABLE TRIGGER ledger_saga_frozen")
+    again = opened(agent, *steps)
+    assert (again.status_code, again.json()["id"]) == (200, saga)

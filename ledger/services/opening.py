@@ -124,7 +124,7 @@ def _opened_before(digest: str, opening: Opening, bearer: Bearer) -> Opened:
     ) or remembering.task(bearer.agent_id, opening.task_id)
     if found is None:  # pragma: no cover - its inserter rolled back between our two statements
         raise errors.StepInFlight("The saga is just being opened; ask again.")
-    if found.opened_digest != digest:
+    if found.opened_digest != digest and not _fits_older(found, opening):
         raise errors.TaskMismatch(
             f"The task {opening.task_id!r} was opened before with another name or other steps. "
             "Open it with exactly those again, or use a new task_id.",
@@ -134,12 +134,29 @@ def _opened_before(digest: str, opening: Opening, bearer: Bearer) -> Opened:
     return Opened(found.id, False)
 
 
-def _identity(opening: Opening) -> dict[str, Any]:
+def _fits_older(found: Any, opening: Opening) -> bool:
+    """Whether an earlier release, whose digest told of no alternatives, opened exactly this."""
+    if found.opened_digest != keys.fingerprint(keys.canonical(_identity(opening, older=True))):
+        return False
+    return storage.the_row(_TOLD_OF_MORE, [found.id]).more is not False
+
+
+# Today a saga with such steps has a digest that tells of them. NULL of one that is archived.
+_TOLD_OF_MORE = """
+SELECT bool_or(alternatives <> '[]'::jsonb OR repeat_of_id IS NOT NULL) AS more
+FROM ledger_step WHERE saga_id = %s
+"""
+
+
+def _identity(opening: Opening, *, older: bool = False) -> dict[str, Any]:
     """What makes two openings the same: name and steps, not the metadata around them."""
-    return {
-        "name": opening.name,
-        "steps": [
-            {"step_id": step.step_id, "tool": step.tool, "args": step.args}
-            for step in opening.steps
-        ],
-    }
+    steps = []
+    for step in opening.steps:
+        told: dict[str, Any] = {"step_id": step.step_id, "tool": step.tool, "args": step.args}
+        # Left out when there are none, so that what is recorded stays the same.
+        if step.alternatives and not older:
+            told["alternatives"] = [{"tool": o.tool, "args": o.args} for o in step.alternatives]
+        if step.repeat_of and not older:
+            told["repeat_of"] = str(step.repeat_of)
+        steps.append(told)
+    return {"name": opening.name, "steps": steps}
