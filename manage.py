@@ -9,7 +9,7 @@ import os
 import sys
 
 from saga_console.home import HomeError
-from saga_console.parts import UnfitPart, check_redis
+from saga_console.parts import UnfitPart, check_postgres, check_redis
 from saga_console.servers import ensure_servers
 
 # These touch neither database nor queue, or (`up`) see to it themselves.
@@ -32,6 +32,8 @@ WITHOUT_SERVERS = {
 
 # Started alone they check themselves what `up` checks for its children (case C33).
 RINGS_AND_WORKS = {"relay", "worker"}
+# The first that an external database hears of the console, and those that write intents into it.
+NEEDS_A_SAFE_DATABASE = {"prepare_console", *RINGS_AND_WORKS}
 
 
 def main(argv: list[str]) -> None:
@@ -42,6 +44,8 @@ def main(argv: list[str]) -> None:
     if not {command, " ".join(words[:2])} & WITHOUT_SERVERS and not asks_for_help:
         try:
             ensure_servers()
+            if command in NEEDS_A_SAFE_DATABASE:
+                check_postgres(os.environ["DATABASE_URL"])
             if command in RINGS_AND_WORKS:
                 check_redis(os.environ["REDIS_URL"])
         except (HomeError, UnfitPart) as error:

@@ -20,14 +20,20 @@ def check_postgres(url: str) -> str:
         with psycopg.connect(url, connect_timeout=_ANSWER_WITHIN_S) as connection:
             number = connection.info.server_version
             shown = connection.info.parameter_status("server_version") or str(number)
-            durable = connection.execute("SELECT current_setting('fsync')").fetchone()
+            encoding = connection.info.parameter_status("server_encoding")
+            durable = connection.execute("SELECT current_setting('fsync')::bool").fetchone()
     except psycopg.Error as error:
         raise UnfitPart(f"DATABASE_URL: no answer: {_one_line(error)}") from None
     if number // 10_000 < _POSTGRES_AT_LEAST:
         raise UnfitPart(
             f"DATABASE_URL: PostgreSQL {_POSTGRES_AT_LEAST} or newer is needed, this is {shown}"
         )
-    if durable != ("on",):
+    if encoding != "UTF8":
+        raise UnfitPart(
+            f"DATABASE_URL: the database has the encoding {encoding}, and could not keep all that "
+            "is sent to it: make one with ENCODING 'UTF8'"
+        )
+    if durable != (True,):
         raise UnfitPart("DATABASE_URL: fsync is off there, so a commit could be lost: turn it on")
     return f"PostgreSQL {shown.split()[0]}"
 

@@ -123,7 +123,8 @@ def _database(url: str) -> dict[str, Any]:
         raise env.BadSetting("DATABASE_URL", str(error).strip()) from None
     if not given.get("dbname"):
         raise wrong
-    options = f"{_SERVER_OPTIONS} {given.pop('options', '')}".strip()
+    written = str(given.pop("options", ""))
+    options = f"{_options(_SERVER_LIMITS)} {written} {_options(_SERVER_RULES)}"
     named = {field: str(given.pop(key, "")) for field, key in _DATABASE_FIELDS.items()}
     return named | {
         # A pool, because connecting (4 ms) costs more than a whole transition, and because
@@ -134,6 +135,10 @@ def _database(url: str) -> dict[str, Any]:
         "CONN_MAX_AGE": 0,
         "OPTIONS": given | {"options": options, "pool": dict(_POOL)},
     }
+
+
+def _options(settings: dict[str, str]) -> str:
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
 
 
 # At most one for each web thread. Who gets none within the timeout is told 503, try again.
@@ -158,10 +163,15 @@ _SERVER_LIMITS = {
     # What is prepared finds its rows by keys; planning it anew for each value costs more than
     # running it (a claim: 2.4 ms against 2.1).
     "plan_cache_mode": "force_generic_plan",
+}
+# What neither the server nor the URL may choose otherwise: the engine stands on it.
+_SERVER_RULES = {
     # The engine guards every write by state and fence, and counts on seeing committed rows.
     "default_transaction_isolation": r"read\ committed",
+    # A call goes out once its intent is committed. One that a power cut takes back was sent by
+    # nobody, as far as the ledger knows, and would be sent again.
+    "synchronous_commit": "on",
 }
-_SERVER_OPTIONS = " ".join(f"-c {name}={value}" for name, value in _SERVER_LIMITS.items())
 DATABASES = {"default": _database(env.text("DATABASE_URL") or HOME.database_url)}
 
 # Queue: one, because then RQ moves a job atomically. Jobs are JSON and carry no secrets.

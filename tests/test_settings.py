@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from django.conf import settings
 from psycopg.conninfo import conninfo_to_dict
 
+from ledger.listening import listen
 from saga_console.home import BASE_DIR
 from tests.running import manage
 
@@ -67,6 +71,31 @@ def test_the_server_really_applies_them() -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join('current_setting(%s)' for _ in names)}", names)
         assert cursor.fetchone() == ("saga-console", "15s", "5s", "read committed")
+
+
+@pytest.mark.django_db
+def test_a_commit_is_on_the_disk_whatever_the_server_says() -> None:
+    """A server that acknowledges early forgets an intent whose call has gone out."""
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as owner:
+        owner.execute("ALTER ROLE CURRENT_USER SET synchronous_commit = off")
+        try:
+            with closing(listen("nothing")) as fresh:
+                assert fresh.execute("SHOW synchronous_commit").fetchone() == ("on",)
+        finally:
+            owner.execute("ALTER ROLE CURRENT_USER RESET synchronous_commit")
+
+
+@pytest.mark.parametrize(
+    "rule", ["synchronous_commit=on", r"default_transaction_isolation=read\ committed"]
+)
+def test_the_url_cannot_choose_what_the_engine_stands_on(rule: str) -> None:
+    from saga_console.settings import _database
+
+    name = rule.partition("=")[0]
+    database = _database(f"postgresql://u@h/saga?options=-c%20{name}%3Dother%20-c%20work_mem%3D9MB")
+    given = database["OPTIONS"]["options"]
+    assert given.rindex(f"-c {rule}") > given.index(f"-c {name}=other")
+    assert "-c work_mem=9MB" in given
 
 
 def test_parameters_in_the_url_reach_the_driver() -> None:
