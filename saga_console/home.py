@@ -77,13 +77,25 @@ class Home:
                 folder.mkdir(exist_ok=True, mode=0o700)
                 (folder / ".writable").touch()
         except OSError as error:
-            raise HomeError(
-                f"SAGA_HOME {self.root} cannot be used: {error.strerror} ({error.filename}). "
-                "Was it made by another user?"
-            ) from None
+            raise self._refused(error) from None
+
+    def _refused(self, error: OSError) -> HomeError:
+        return HomeError(
+            f"SAGA_HOME {self.root} cannot be used: {error.strerror} ({error.filename}). "
+            "Is it a folder, and was it made by this user?"
+        )
 
     def secret_key(self) -> str:
-        """The signing key of this home: made on first use, readable by its owner only."""
+        """The signing key of this home: made on first use, readable by its owner only.
+
+        Raises HomeError.
+        """
+        try:
+            return self._secret_key()
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def _secret_key(self) -> str:
         path = self.root / "secret_key"
         with suppress(FileNotFoundError):
             return path.read_text(encoding="ascii").strip()
@@ -106,7 +118,10 @@ class Home:
 def current_home() -> Home:
     """The home that SAGA_HOME names, `var/` beside manage.py by default."""
     given = environment.text("SAGA_HOME")
-    path = Path(given).expanduser() if given else BASE_DIR / "var"
+    try:
+        path = Path(given).expanduser() if given else BASE_DIR / "var"
+    except RuntimeError as error:  # `~nobody`
+        raise environment.BadSetting("SAGA_HOME", f"{given}: {error}") from None
     return Home(Path(os.path.abspath(path)))
 
 

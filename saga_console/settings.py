@@ -12,13 +12,16 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 
 from saga_console import environment as env
-from saga_console.home import BASE_DIR, current_home
+from saga_console.home import BASE_DIR, HomeError, current_home
 from saga_console.mailserver import mail_server
 
 HOME = current_home()
 
 # Security
-SECRET_KEY = env.text("SECRET_KEY") or HOME.secret_key()
+try:
+    SECRET_KEY = env.text("SECRET_KEY") or HOME.secret_key()
+except HomeError as error:
+    raise SystemExit(str(error)) from None
 DEBUG = env.flag("DEBUG", default=False)
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")

@@ -115,6 +115,17 @@ class TestWithoutAWorker:
             answer = agent.post(path, step, Idempotency_Key=bad)
             assert answer.status_code in (400, 422), bad
 
+    def test_a_name_that_is_no_ascii_belongs_into_the_body(self, agent: Caller) -> None:
+        """Servers hand a header over as Latin-1, or as nothing: it would be another name."""
+        saga = agent.open()
+        step = {"tool": "notes.add", "args": {"id": "a"}}
+        for sent in ("reçu", "reÃ§u", "", '"reçu"'):
+            answer = agent.post(f"sagas/{saga}/steps", step, Idempotency_Key=sent)
+            assert (answer.status_code, problem_type(answer)) == (422, "invalid-args")
+            assert "step_id" in answer.json()["detail"] or sent.startswith('"')
+        named = agent.post(f"sagas/{saga}/steps", step | {"step_id": "reçu"})
+        assert named.json()["step_id"] == "reçu"
+
     def test_an_effect_that_is_claimed_is_answered_by_its_first_step(
         self, agent: Caller, other_agent: Caller
     ) -> None:

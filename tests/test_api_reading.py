@@ -154,6 +154,8 @@ def test_a_ledger_is_read_on_from_where_one_stopped(agent: Caller) -> None:
     assert [entry["seq"] for entry in entries] == [1, 2, 3, 4]
     assert all(b["prev_hash"] == a["hash"] for a, b in itertools.pairwise(entries))
     assert pages(agent, f"sagas/{saga}/ledger") == found
+    for nothing in ("cursor=", "after=", "cursor=&after="):
+        assert agent.get(f"sagas/{saga}/ledger?{nothing}").json()["items"] == entries
     assert agent.get(f"sagas/{saga}/ledger?after=99").json() == {"items": [], "next_cursor": None}
 
 

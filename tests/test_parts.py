@@ -12,7 +12,7 @@ import redis
 from psycopg.conninfo import make_conninfo
 
 from saga_console.parts import UnfitPart, check_postgres, check_redis
-from tests.running import manage
+from tests.running import free_port, manage
 
 
 def test_the_embedded_parts_are_fit(servers: None) -> None:
@@ -28,7 +28,7 @@ def test_c33_a_redis_that_may_evict_keys_is_refused(
         with pytest.raises(UnfitPart, match=r"maxmemory-policy is allkeys-lru.*noeviction"):
             check_redis(os.environ["REDIS_URL"])
         urls = {name: os.environ[name] for name in ("DATABASE_URL", "REDIS_URL")}
-        refused = manage(tmp_path / "home", "up", "--port", "0", **urls)
+        refused = manage(tmp_path / "home", "up", "--port", str(free_port()), **urls)
     finally:
         redis_client.config_set("maxmemory-policy", "noeviction")
     assert refused.returncode == 1

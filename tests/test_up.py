@@ -72,3 +72,23 @@ def test_a_port_that_is_no_number_is_said_in_one_line(home: Path) -> None:
     refused = manage(home, "up", PORT="http")
     assert refused.returncode == 1
     assert refused.stderr == "PORT: a whole number is needed, not 'http'\n"
+
+
+@pytest.mark.parametrize("port", ["0", "99999", "-1"])
+def test_a_port_that_there_is_not_is_said_in_one_line(home: Path, port: str) -> None:
+    refused = manage(home, "up", f"--port={port}")
+    assert refused.returncode == 1
+    assert f"use a number from 1 to 65535, not {port}" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("secret", ["", "of its own"])
+@pytest.mark.parametrize("place", ["a file", "/proc/nothing"])
+def test_a_home_that_cannot_be_one_is_said_in_one_line(
+    tmp_path: Path, place: str, secret: str
+) -> None:
+    (tmp_path / "a file").touch()
+    refused = manage(tmp_path / place, "up", SECRET_KEY=secret)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"SAGA_HOME {tmp_path / place} cannot be used: ")
+    assert refused.stderr.count("\n") == 1

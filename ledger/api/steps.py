@@ -70,6 +70,12 @@ def _step_id(request: HttpRequest, asked: NewStep) -> str:
             raise MissingStepId("Give `step_id` in the body, or the header Idempotency-Key.")
         return asked.step_id
     key = _unquoted(header.strip())
+    # A server hands over other bytes as nothing, or as other letters: neither may name a step.
+    if not (key and key.isascii()):
+        raise InvalidArgs(
+            "The header Idempotency-Key is empty, or holds more than ASCII. Give the name in the "
+            "field step_id, which takes every letter."
+        )
     fault = line_fault(key) or (f"it has over {MAX_STEP_ID} characters" * (len(key) > MAX_STEP_ID))
     if fault:
         raise InvalidArgs(f"The header Idempotency-Key cannot be a step_id: {fault}.")
@@ -86,11 +92,7 @@ def _unquoted(header: str) -> str:
         return re.sub(r"\\(.)", r"\1", quoted[1])
     if header.startswith('"'):
         raise InvalidArgs("The header Idempotency-Key opens a quote and does not close it.")
-    # Servers hand headers over as Latin-1; a bare key may be UTF-8.
-    try:
-        return header.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return header
+    return header
 
 
 @router.get(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ledger.queries.paging import MAX_LIMIT
 from ledger.states import SagaState
@@ -20,5 +20,6 @@ def _storable(text: str) -> str:
 Name = Annotated[str, Field(max_length=200), AfterValidator(_storable)]
 Cursor = Annotated[str, Field(max_length=200)]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
-Seq = Annotated[int, Field(ge=0, le=2**62)]
+# An empty one is none, as an empty cursor of every other list is.
+Seq = Annotated[int, BeforeValidator(lambda given: given or 0), Field(ge=0, le=2**62)]
 SagaStateWish = SagaState | Literal[""]

@@ -6,8 +6,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger.tools.installed import required
 from saga_console import environment
-from saga_console.home import current_home
+from saga_console.home import HomeError, current_home
 from saga_console.up import CannotStart, Console, Plan, default_workers, host_of
+
+_LAST_PORT = 65_535
 
 
 class Command(BaseCommand):
@@ -25,6 +27,8 @@ class Command(BaseCommand):
         port = options["port"]
         if port is None:
             port = environment.number("PORT", 8400, at_least=1)
+        if not 1 <= port <= _LAST_PORT:
+            raise CommandError(f"--port, or PORT: use a number from 1 to {_LAST_PORT}, not {port}")
         if options["workers"] < 1:
             raise CommandError("--workers: at least one is needed, or nothing would ever run")
         host = host_of(options["host"])
@@ -33,7 +37,7 @@ class Command(BaseCommand):
             required()
         try:
             status = Console(current_home(), plan).run()
-        except CannotStart as error:
+        except (CannotStart, HomeError) as error:
             raise SystemExit(str(error)) from None
         if status:
             raise SystemExit(status)
