@@ -55,8 +55,7 @@ def pivot_in_doubt(unit: Unit, saga: SagaRow) -> bool:
     """Whether the saga's pivot may have happened or be happening now: until that is known, the
     saga goes neither back nor forward (design rule 5.11)."""
     steps = unit.read_saga_steps(saga)
-    in_doubt = [s for s in steps if s.state in STEP_IN_DOUBT or has_open_doubt(s)]
-    return any(step.variant.tier == Tier.PIVOT for step in in_doubt)
+    return any(may_have_happened(step) and step.variant.tier == Tier.PIVOT for step in steps)
 
 
 def goes_back(saga: SagaRow) -> bool:
@@ -120,7 +119,8 @@ def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
             hold_doubt(unit, saga, step, Direction.FORWARD, "the saga turned back.")
 
 
-def _may_have_happened(step: StepRow) -> bool:
+def may_have_happened(step: StepRow) -> bool:
+    """Whether its forward call is out, or nobody knows what it came to."""
     return step.state in STEP_IN_DOUBT or has_open_doubt(step)
 
 
@@ -129,7 +129,7 @@ def advance(unit: Unit, saga: SagaRow) -> None:
     if saga.state != SagaState.COMPENSATING:
         return
     steps = unit.read_saga_steps(saga)
-    if any(_may_have_happened(step) and not step.residue for step in steps):
+    if any(may_have_happened(step) and not step.residue for step in steps):
         return
     if any(step.state in {StepState.COMPENSATING, StepState.STUCK} for step in steps):
         return
