@@ -34,6 +34,7 @@ def left_too_soon(stage: Stage, folder: Path) -> tuple[UUID, list[Any], Path]:
     return saga, taken, leave(folder)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_it_is_kept_once_and_waits_on_attention_until_the_saga_is_back(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import IntegrityError, connection
 
 from ledger import faultpoints, keys, storage
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
@@ -80,8 +80,8 @@ def record(shift: UUID, finished: Sequence[Finished]) -> bool:
     if not connection.in_atomic_block and all(_is_plain(found) for found in finished):
         try:
             return _record_plain(shift, finished)
-        except Superseded:
-            pass  # something was told about one of these sagas meanwhile: look at them all
+        except (Superseded, IntegrityError):
+            pass  # something was told about one of these sagas meanwhile, or it has left: look
     return _record(shift, finished)
 
 
