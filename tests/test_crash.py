@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests import guards
+from tests import guardlist, guards
 from tests.crash import page
 from tests.crash.__main__ import stage_on
 from tests.crash.every import IN_SUITE, ROWS
@@ -57,7 +57,7 @@ def test_the_page_tells_of_every_guard() -> None:
     assert page.part("guards") == guards.table()
 
 
-@pytest.mark.parametrize("guard", guards.GUARDS, ids=lambda guard: guard.name)
-def test_every_guard_is_still_where_the_list_says(guard: guards.Guard) -> None:
+@pytest.mark.parametrize("guard", guardlist.GUARDS, ids=lambda guard: guard.name)
+def test_every_guard_is_still_where_the_list_says(guard: guardlist.Guard) -> None:
     source = (page.BASE_DIR / guard.path).read_text(encoding="utf-8")
     assert source.count(guard.text) == 1

@@ -12,7 +12,7 @@ import pytest
 from django.db import connection
 
 from ledger.errors import SagaEnded
-from ledger.models import Attempt, Saga, Step
+from ledger.models import Attempt, OutboxMessage, Saga, Step
 from ledger.outcomes import Done, Failed, NotApplied, Unknown
 from ledger.services import closing, freezing, sweeping
 from ledger.tools.installed import registry
@@ -176,6 +176,7 @@ def test_late_evidence_starts_no_undo_beside_the_one_that_is_out(stage: Stage) -
     for _ in range(2):
         now_due()
         assert stage.claim() == []
+        assert not OutboxMessage.objects.filter(step=step, kind="run", taken_at=None).exists()
     stage.answer(second, Done({"id": "c1"}))
     now_due()
     assert stage.claim() == []
