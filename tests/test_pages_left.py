@@ -125,6 +125,17 @@ def test_the_list_tells_an_undo_in_doubt_as_in_doubt(stage: Stage, browser: Clie
     assert IN_DOUBT in browser.get(reverse("ledger:saga-list")).content.decode()
 
 
+def test_a_correction_in_doubt_is_told_as_one(stage: Stage, browser: Client) -> None:
+    saga = stage.saga()
+    stage.propose(saga, "mail", "mail.send", MAIL)
+    stage.work()
+    closing.abort(saga, "no", bearer=stage.agent)
+    stage.answer(stage.claim(), Unknown("cut"))
+    html = page(browser, saga)
+    assert "may or may not have been corrected" in html
+    assert IN_DOUBT not in html
+
+
 def test_a_saga_that_a_no_turned_back_says_whose_and_why(stage: Stage, browser: Client) -> None:
     saga, step = stage.waiting_refund()
     stage.decide(step, "reject", reason="The order was shipped <yesterday>.")
