@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
+from django.apps import apps
+from django.db import IntegrityError, connection, transaction
 
 from ledger import storage
 from ledger.models import Freeze
@@ -58,3 +61,25 @@ def test_a_freeze_that_is_over_when_it_begins_is_refused(
     ]
     assert agent.get(f"sagas/{saga}").json()["state"] == "running"
     assert not Freeze.objects.exists()
+
+
+@pytest.mark.parametrize("spelling", [name for name in SPELLINGS if name != "as it is"])
+def test_the_database_takes_no_other_spelling_of_a_frozen_saga(
+    agent: Caller, spelling: str
+) -> None:
+    odd = SPELLINGS[spelling](agent.open())
+    with pytest.raises(IntegrityError, match="ledger_freeze_of_saga"), transaction.atomic():
+        Freeze.objects.create(scope="saga", value=odd, reason="fire", created_by="person:ona")
+
+
+def test_a_freeze_that_an_earlier_release_kept_under_another_spelling_holds_its_saga(
+    agent: Caller,
+) -> None:
+    saga = agent.open()
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE ledger_freeze DROP CONSTRAINT ledger_freeze_of_saga")
+    for value in (saga.upper(), "yesterday's"):
+        Freeze.objects.create(scope="saga", value=value, reason="fire", created_by="person:ona")
+    import_module("ledger.migrations.0019_a_freeze_names_its_saga").rewrite(apps, None)
+    assert Freeze.objects.filter(value=saga).count() == 1
+    assert "which is no saga" in Freeze.objects.exclude(value=saga).get().reason

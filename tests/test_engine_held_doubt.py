@@ -214,7 +214,7 @@ def test_another_version_that_an_agent_was_asked_for_does_not_run_beside_it(stag
     storage.execute("UPDATE ledger_step SET error = NULL WHERE id = %s", [step])
     stage.decide(step, "request_change")
     assert state(step) == "change_requested"
-    upgrade = import_module("ledger.migrations.0019_a_doubt_stays_one")
+    upgrade = import_module("ledger.migrations.0018_a_doubt_stays_one")
     assert storage.execute(upgrade.IN_DOUBT, []) == 1
     with pytest.raises(errors.StepMismatch):
         stage.propose(saga, "hold", "orders.hold", CHANGED)

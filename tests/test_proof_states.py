@@ -55,7 +55,7 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0019_a_doubt_stays_one",
+        "0018_a_doubt_stays_one",
         "1714b71b41d25cea0e17144f2dfb16a81aeb8c026ad73fe433493adbaf04d9f0",
     ),
     "approvals": (

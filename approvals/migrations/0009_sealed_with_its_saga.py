@@ -8,7 +8,7 @@ from approvals import doors, walls
 class Migration(migrations.Migration):
     dependencies = [
         ("approvals", "0008_sealed_walls"),
-        ("ledger", "0018_sealed_as_it_left"),
+        ("ledger", "0017_sealed_as_it_left"),
     ]
 
     operations = [migrations.RunSQL(doors.INSTALL + walls.SEAL, doors.REMOVE)]

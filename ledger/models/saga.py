@@ -72,6 +72,9 @@ class Saga(models.Model):
         )
 
 
+UUID_TEXT = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+
+
 class Freeze(models.Model):
     """An operator's stop: nothing new leaves while it is active."""
 
@@ -95,6 +98,10 @@ class Freeze(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(scope__in=["all", "tool", "agent", "saga"]), name="ledger_freeze_scope"
+            ),
+            # Claims compare it as text, so it is written in the one way in which they write it.
+            models.CheckConstraint(
+                condition=~Q(scope="saga") | Q(value__regex=UUID_TEXT), name="ledger_freeze_of_saga"
             ),
         ]
         indexes = [

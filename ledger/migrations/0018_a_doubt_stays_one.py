@@ -19,7 +19,7 @@ WHERE s.state = 'change_requested' AND EXISTS (
 
 
 class Migration(migrations.Migration):
-    dependencies = [("ledger", "0018_sealed_as_it_left")]
+    dependencies = [("ledger", "0017_sealed_as_it_left")]
 
     operations = [
         migrations.RunSQL(walls.STEP_WALL + walls_frozen.FROZEN + walls.SEAL, migrations.RunSQL.noop),
