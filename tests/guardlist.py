@@ -163,7 +163,7 @@ GUARDS = [
         "ledger/pipeline.py",
         "self._pg.pipeline_sync()",
         "self._pg.pipeline_sync(); self._pg.send_flush_request()",
-        "row:P16 · SIGSTOP in the writing · forward · probed",
+        "row:P16 · SIGSTOP in the writing · compensate · probed",
     ),
     Guard(
         "Heartbeat: a lease is renewed for as long as its worker lives",
