@@ -83,7 +83,7 @@ def begin(unit: Unit, saga: SagaRow, why: str, *, cause: str = "") -> None:
 
 def _say_who_waits(unit: Unit, saga: SagaRow, steps: Sequence[StepRow]) -> None:
     """A saga that turned back while one of its steps waited for a person waits for that still."""
-    held = (step for step in steps if step.held_why and step.state in _FOR_A_PERSON)
+    held = (s for s in steps if s.held_why and s.state in _FOR_A_PERSON and not s.residue)
     if saga.state == SagaState.COMPENSATING and (step := next(held, None)):
         unit.move_saga(saga, SagaState.STUCK, "saga.stuck", step=step.step_id, why=step.held_why)
 

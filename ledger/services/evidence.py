@@ -13,8 +13,9 @@ from typing import Any
 from ledger import storage
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
+from ledger.services import forward
 from ledger.services.attempts import is_out, settle_attempts_in_doubt
-from ledger.services.looking import is_open
+from ledger.services.looking import is_open, settle_by_evidence
 from ledger.services.reconciling import hold_for_operator
 from ledger.services.settling import commit, undone
 from ledger.services.testimony import (
@@ -26,7 +27,7 @@ from ledger.services.testimony import (
     tell_second_effect,
 )
 from ledger.services.unit import Unit
-from ledger.states import STEP_FINISHED, Direction, RecordState, StepState
+from ledger.states import SAGA_ENDED, STEP_FINISHED, Direction, RecordState, StepState
 
 _WILL_RUN = frozenset(
     {StepState.QUEUED, StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED, StepState.STUCK}
@@ -63,7 +64,11 @@ def heed(
 ) -> None:
     """What follows from an `attempt.late` that was just recorded."""
     if is_open(step, direction):
-        unit.send(step, "probe", direction)
+        if saga.state not in SAGA_ENDED:
+            unit.send(step, "probe", direction)
+        elif outcome == "done":
+            # Nobody looks there any more, so its own word is all that will be known of it.
+            settle_by_evidence(unit, saga, step, direction, None)
         return
     late = late_done(step, direction) if outcome == "done" else None
     if late is None:
@@ -116,6 +121,7 @@ def _keep_from_running(unit: Unit, saga: SagaRow, step: StepRow, late: LateDone)
     if step.state == StepState.QUEUED:
         unit.move(step, StepState.STUCK, "step.stuck", why=why)
     unit.free(step)
+    forward.resume(unit, saga)  # its agent is asked for no other version any more
     if is_about(step, Direction.FORWARD, late):
         believe(saga, step, Direction.FORWARD, late)
         settle_attempts_in_doubt(step.id, Direction.FORWARD, RecordState.EXECUTED)

@@ -89,4 +89,6 @@ def unstick(unit: Unit, saga: SagaRow, why: str) -> None:
 
 
 def _needs_person(step: StepRow) -> bool:
-    return step.state in {StepState.UNKNOWN, StepState.COMPENSATING} and bool(step.held_why)
+    """Whether somebody must answer for it; of residue nobody is asked any more."""
+    is_held = step.state in {StepState.UNKNOWN, StepState.COMPENSATING} and bool(step.held_why)
+    return is_held and not step.residue

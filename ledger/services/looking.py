@@ -61,8 +61,21 @@ def is_open(step: StepRow, direction: Direction) -> bool:
 def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, tool: Tool) -> bool:
     """Settle from late answers when they suffice; True when nothing is left to look for."""
     direction = Direction(message.direction)
-    if not is_open(step, direction):
+    if not is_open(step, direction) or settle_by_evidence(unit, saga, step, direction, tool):
         return True
+    if step.residue:
+        # A person has ended the finding out: only what an attempt says by itself still counts.
+        return True
+    if not tool.can_probe(direction):
+        plan(unit, saga, step, direction, tool=tool, round_no=_rounds(step, direction))
+        return True
+    return False
+
+
+def settle_by_evidence(
+    unit: Unit, saga: SagaRow, step: StepRow, direction: Direction, tool: Tool | None
+) -> bool:
+    """End a doubt by what its attempts have said late; False when that does not suffice."""
     tries = storage.rows(_TRIES, [step.id, direction, key_for(step, direction)])
     doubts = [row for row in tries if row.state == "unknown"]
     late = [row.late for row in doubts if row.late]
@@ -73,9 +86,6 @@ def look_at_evidence(unit: Unit, saga: SagaRow, step: StepRow, message: Any, too
         return True
     if doubts and all(row.late and row.late["outcome"] == "failed" for row in doubts):
         conclude(unit, saga, step, direction, NotApplied(), tool=tool, how="late answer")
-        return True
-    if not tool.can_probe(direction):
-        plan(unit, saga, step, direction, tool=tool, round_no=_rounds(step, direction))
         return True
     return False
 

@@ -168,6 +168,7 @@ def _hurry(unit: Unit, case: Case) -> None:
 
 def _in_doubt(unit: Unit, case: Case) -> None:
     back_in_doubt(unit, case.step, case.facts.direction, "a person has taken it up")
+    forward.resume(unit, case.saga)  # its agent is asked for no other version any more
 
 
 def confirm(unit: Unit, case: Case) -> None:
