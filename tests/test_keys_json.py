@@ -85,10 +85,10 @@ def test_a_syntax_error_says_where() -> None:
 )
 def test_deep_nesting_is_400_and_fast(body: bytes) -> None:
     """Vector: nesting 100 k."""
-    started = time.perf_counter()
+    started = time.thread_time()  # what others do on this machine meanwhile is not its work
     with pytest.raises(InvalidJson, match="64 levels"):
         parse_json(body)
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5
 
 
 def test_the_deepest_allowed_nesting_is_read() -> None:
