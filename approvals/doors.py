@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from ledger.walls_sql import REFUSED
 
-_OF_REQUESTS = "t.approval_id IN (SELECT a.id FROM approvals_approval a WHERE a.saga_id = which)"
-# Every table whose rows belong to one saga, in the order in which they can be put back. A test
-# looks for foreign keys that lead here and are not in it.
+_OF_REQUESTS = "t.approval_id IN (SELECT a.id FROM approvals_approval a WHERE a.saga_id = {saga})"
+# Every table whose rows belong to one saga, in the order in which they can be put back, and which
+# of its rows `t` those are. A test looks for foreign keys that lead here and are not in it.
 EXPORTED = (
-    ("approvals_approval", "t.saga_id = which"),
+    ("approvals_approval", "t.saga_id = {saga}"),
     ("approvals_decision", _OF_REQUESTS),
     ("approvals_review", _OF_REQUESTS),
 )
@@ -19,7 +19,7 @@ EXPORTED = (
 _QUERIES = "".join(
     f"""
     RETURN QUERY SELECT jsonb_build_object('table', '{table}', 'row', to_jsonb(t))::text
-        FROM {table} t WHERE {where} ORDER BY t.id;"""
+        FROM {table} t WHERE {where.format(saga="which")} ORDER BY t.id;"""
     for table, where in EXPORTED
 )
 INSTALL = f"""

@@ -89,7 +89,7 @@ def _place(document: dict[str, Any], path: Place) -> str:
     if len(path) < 2:
         return ".".join(map(str, path)) or "the file"
     table, index, *rest = path
-    written = document[table][index]  # type: ignore[index]
+    written = document[str(table)][index]
     named = written.get("name") if isinstance(written, dict) else None
     known = f'{table} "{named}"' if isinstance(named, str) else f"{table} {int(index) + 1}"
     return ": ".join(filter(None, (known, ".".join(map(str, rest)))))

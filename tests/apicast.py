@@ -18,7 +18,7 @@ from ledger.models import Shift
 from ledger.models.fields import ClockTimestamp
 from ledger.services import tokens
 from ledger.shift import ShiftLoop, stopping
-from ledger.tools.installed import registry
+from tests.registered import registered
 
 # The test client adds json() to Django's response, which its type does not know.
 Answer = Any
@@ -66,14 +66,8 @@ def tools(settings: Any, tmp_path: Any, unused_url: str) -> Iterator[None]:
 @contextmanager
 def tools_at(settings: Any, tmp_path: Any, url: str) -> Iterator[None]:
     """The tools of `tools_text` at `url`, in the registry of this process."""
-    file = tmp_path / "tools.toml"
-    file.write_text(tools_text(url), encoding="utf-8")
-    settings.SAGA_TOOLS = str(file)
-    registry.cache_clear()
-    try:
+    with registered(settings, tmp_path, tools_text(url)):
         yield
-    finally:
-        registry.cache_clear()
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from ledger.services.proposals import AlternativeProposal, Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.unit import Unit
 from ledger.states import Direction
-from ledger.tools.installed import registry
+from tests.registered import registered
 
 TOOL = """
 [tools."{name}"]
@@ -54,19 +54,15 @@ def tools(settings: Any, tmp_path: Path) -> Iterator[None]:
 
     Nothing listens at their address: these tests decide and claim, and never call.
     """
-    file = tmp_path / "tools.toml"
-    file.write_text(
+    text = (
         TOOL.format(name="note.add", tier="compensatable", blast="low")
         + UNDO.format(name="note.add", verb="compensate")
         + TOOL.format(name="money.refund", tier="pivot", blast="high")
         + TOOL.format(name="mail.send", tier="non_compensatable", blast="high")
-        + UNDO.format(name="mail.send", verb="correct"),
-        encoding="utf-8",
+        + UNDO.format(name="mail.send", verb="correct")
     )
-    settings.SAGA_TOOLS = str(file)
-    registry.cache_clear()
-    yield
-    registry.cache_clear()
+    with registered(settings, tmp_path, text):
+        yield
 
 
 def person(name: str, *groups: str, **more: Any) -> Bearer:

@@ -12,6 +12,7 @@ from ledger.models.fields import ClockTimestamp
 from ledger.outcomes import Unknown
 from ledger.services.claiming import Assignment
 from ledger.services.closing import abort
+from ledger.services.operating import resolve
 from ledger.services.sweeping import expire_attempt
 from tests.deploys import Till, booking
 from tests.stage import Stage
@@ -58,6 +59,20 @@ def zombie(till: Till, *, act: bool = True) -> tuple[UUID, list[Assignment], Any
     outcome = taken[0].tool.run(taken[0].call) if act else None
     expire(taken[0])
     return saga, taken, outcome
+
+
+def stopped_refund(stage: Stage) -> tuple[UUID, UUID, list[Assignment]]:
+    """A refund with its yes, whose worker is stopped past its lease: saga, step and that call.
+
+    People have said since that it did not happen, and are asked again.
+    """
+    saga = stage.saga()
+    step = stage.refund(saga)
+    stage.decide(step)
+    taken = stage.claim()
+    expire(taken[0])
+    resolve(step, "did_not_happen", reason="saw nothing", actor=ONA)
+    return saga, step, taken
 
 
 def lost_undo(till: Till) -> tuple[UUID, list[Assignment], Any]:

@@ -136,3 +136,7 @@ def yard(
     registry.cache_clear()
     production.close()
     assert production.callers == []
+
+
+def email(found) -> str:
+    return f"{found.id.hex[-12:]}@example.com"

@@ -20,9 +20,9 @@ from ledger.services.reconciling import hold_for_operator
 from ledger.services.settling import ask_again
 from ledger.services.unit import Unit
 from ledger.states import StepState
-from ledger.tools.installed import registry
 from tests.doubtcast import CUT, due_now
 from tests.policycast import under
+from tests.registered import registered
 from tests.stage import Stage
 
 TOOLS = """
@@ -55,13 +55,9 @@ need = [ {{group = "approvers", count = 1}} ]
 
 @pytest.fixture(name="stage")
 def a_stage(db: None, settings: Any, tmp_path: Path) -> Iterator[Stage]:
-    tools = tmp_path / "tools.toml"
-    tools.write_text(TOOLS, encoding="utf-8")
-    settings.SAGA_TOOLS = str(tools)
-    registry.cache_clear()
-    with under(RULE.format(name="now", direction="forward")):
+    rule = RULE.format(name="now", direction="forward")
+    with registered(settings, tmp_path, TOOLS), under(rule):
         yield Stage()
-    registry.cache_clear()
 
 
 def held_doubt(stage: Stage) -> tuple[UUID, UUID]:

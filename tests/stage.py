@@ -29,7 +29,7 @@ from ledger.services.assignments import Assignment
 from ledger.services.claiming import claim
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.recording import Finished, record
-from ledger.tools.installed import registry
+from tests.registered import registered
 
 PASSWORD = "correct horse battery staple"
 
@@ -129,13 +129,6 @@ REFUND = {
 }
 # An answer of the target, for tests that do not care which.
 DONE = Done({"id": "re_3PqLw8Kd81", "status": "succeeded"})
-
-
-def write_tools(folder: Path) -> Path:
-    """A tools file with one tool of each kind; its secret is named STAGE_PAYMENTS_AUTH."""
-    path = folder / "tools.toml"
-    path.write_text(TOOLS)
-    return path
 
 
 @dataclass
@@ -242,8 +235,6 @@ def a_stage(
     db: None, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stage]:
     """A stage of its own, with the tools of this file registered. Nobody listens at their URLs."""
-    settings.SAGA_TOOLS = str(write_tools(tmp_path))
     monkeypatch.setenv("STAGE_PAYMENTS_AUTH", "Bearer of a test")
-    registry.cache_clear()
-    yield Stage()
-    registry.cache_clear()
+    with registered(settings, tmp_path, TOOLS):
+        yield Stage()

@@ -14,7 +14,7 @@ from ledger.outcomes import Failed, NotApplied
 from ledger.queries.pages_attention import attention, waiting_count
 from ledger.services.operating import resolve
 from ledger.services.restoring import restore_file
-from tests.doubtcast import ONA, expire
+from tests.doubtcast import ONA, stopped_refund
 from tests.shop import assert_verifies
 from tests.stage import DONE, Stage, a_stage
 from tests.test_archive_pages import leave, signed_in
@@ -24,12 +24,7 @@ __all__ = ["a_stage"]
 
 def left_too_soon(stage: Stage, folder: Path) -> tuple[UUID, list[Any], Path]:
     """A refund whose worker was stopped; people said that it had not happened, and it left."""
-    saga = stage.saga()
-    step = stage.refund(saga)
-    stage.decide(step)
-    taken = stage.claim()
-    expire(taken[0])
-    resolve(step, "did_not_happen", reason="saw nothing", actor=ONA)
+    saga, step, taken = stopped_refund(stage)
     stage.decide(step, "reject")
     return saga, taken, leave(folder)
 

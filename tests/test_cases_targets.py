@@ -17,8 +17,8 @@ from ledger.models import Attempt, Entry, IdempotencyRecord, Saga, Step
 from ledger.outcomes import Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.recording import MAX_REASON_CHARS, Finished
 from ledger.services.verifying import verify
-from ledger.tools.installed import registry
 from tests.apicast import Caller
+from tests.registered import registered
 from tests.shop import Shop, work
 from tests.sockets import SocketTarget, says, says_json
 
@@ -57,14 +57,8 @@ def quick(settings: Any) -> None:
 
 @contextmanager
 def notes_at(settings: Any, folder: Path, url: str) -> Iterator[None]:
-    file = folder / "tools.toml"
-    file.write_text(NOTES.replace("{url}", url), encoding="utf-8")
-    settings.SAGA_TOOLS = str(file)
-    registry.cache_clear()
-    try:
+    with registered(settings, folder, NOTES.replace("{url}", url)):
         yield
-    finally:
-        registry.cache_clear()
 
 
 class Notes(SocketTarget):

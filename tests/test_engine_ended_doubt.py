@@ -13,7 +13,7 @@ from ledger.services.operating import resolve
 from tests import deploys
 from tests.approvalcast import behind_the_ledger
 from tests.deploys import Till, a_till, booking, state_of, step_of
-from tests.doubtcast import ONA, due_now, expire
+from tests.doubtcast import ONA, due_now, expire, stopped_refund
 from tests.shop import assert_verifies, states
 from tests.stage import Stage, a_stage
 
@@ -121,12 +121,7 @@ def test_a_late_done_about_residue_is_known_and_listed(blind: Till, *, after_the
 def test_a_saga_paused_for_a_new_version_goes_on_when_the_old_one_has_happened(
     stage: Stage,
 ) -> None:
-    saga = stage.saga()
-    step = stage.refund(saga)
-    stage.decide(step)
-    out = stage.claim()
-    expire(out[0])
-    resolve(step, "did_not_happen", reason="saw nothing", actor=ONA)
+    saga, step, out = stopped_refund(stage)
     stage.decide(step, "request_change", reason="smaller")
     assert Saga.objects.get(pk=saga).state == "paused"
     stage.answer(out, Done({"id": "re_1"}))

@@ -16,6 +16,7 @@ from ledger.models import Attempt, OutboxMessage, Saga, Step
 from ledger.outcomes import Done, Failed, NotApplied, Unknown
 from ledger.services import closing, freezing, sweeping
 from ledger.tools.installed import registry
+from tests.registered import registered
 from tests.stage import Stage
 
 TOOLS = """
@@ -67,12 +68,8 @@ CUT = Unknown("the connection was cut before an answer came")
 
 @pytest.fixture(name="stage")
 def a_stage(db: None, settings: Any, tmp_path: Path) -> Iterator[Stage]:
-    tools = tmp_path / "tools.toml"
-    tools.write_text(TOOLS, encoding="utf-8")
-    settings.SAGA_TOOLS = str(tools)
-    registry.cache_clear()
-    yield Stage()
-    registry.cache_clear()
+    with registered(settings, tmp_path, TOOLS):
+        yield Stage()
 
 
 def in_doubt(stage: Stage, tool: str = "orders.book") -> tuple[UUID, UUID]:

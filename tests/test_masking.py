@@ -23,9 +23,9 @@ from ledger.services import tokens
 from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
-from ledger.tools.installed import registry
 from tests.approvalcast import Case, agent, claim, person
 from tests.postcast import SECRET, Mailbox, Receiver, Write, post, webhook_channel
+from tests.registered import registered
 
 CARD = "4242-4242-4242-4242"
 WORD = "hunter2-hunter2"
@@ -130,16 +130,12 @@ def case(
 ) -> Iterator[Case]:
     """A request with three secrets in its args: declared, by its name, the console's own."""
     monkeypatch.setenv("CARD_AUTH", ENVIRONMENT)
-    file = tmp_path / "tools.toml"
-    file.write_text(TOOL, encoding="utf-8")
-    settings.SAGA_TOOLS = str(file)
-    registry.cache_clear()
-    caller = agent("charger")
-    saga = open_saga(Opening("task", "Charge"), bearer=caller).saga
-    args = {"id": f"echo {ENVIRONMENT}", "card": CARD, "login": {"password": WORD}}
-    step = propose(saga, Proposal("charge", "card.charge", args), bearer=caller).step
-    yield Case(caller, saga, step)
-    registry.cache_clear()
+    with registered(settings, tmp_path, TOOL):
+        caller = agent("charger")
+        saga = open_saga(Opening("task", "Charge"), bearer=caller).saga
+        args = {"id": f"echo {ENVIRONMENT}", "card": CARD, "login": {"password": WORD}}
+        step = propose(saga, Proposal("charge", "card.charge", args), bearer=caller).step
+        yield Case(caller, saga, step)
 
 
 def assert_masked(text: str) -> None:

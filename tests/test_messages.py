@@ -3,66 +3,23 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.db import transaction
 from django.test import Client
 
-from approvals.models import Review
-from approvals.services import deciding, expiring, reviewing, spreading
-from ledger.bearer import Bearer
+from approvals.services import deciding
 from ledger.models import Message, Notice
-from ledger.services import closing
-from tests.approvalcast import Case, claim, person, tools, waiting_case
+from tests.approvalcast import claim, person, tools, waiting_case
 from tests.postcast import SECRET, Mailbox, Receiver, Write, make_due, post, webhook_channel
 from tests.stage import sign_in
+from tests.toldcast import MAIL, end, kinds_of
 
 __all__ = ["tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
-
-MAIL = """
-[channel.desk]
-form = "mail"
-groups = ["approvers"]
-to = ["desk@example.org"]
-"""
-
-
-def kinds_of(case: Case) -> list[str]:
-    """What was told about the newest request of a case, in order."""
-    return list(
-        Notice.objects.filter(about=case.request.pk).order_by("id").values_list("kind", flat=True)
-    )
-
-
-def end(case: Case, how: str) -> None:
-    """Bring the request to one of its ends."""
-    olivia = person("olivia", "approvers")
-    told: dict[str, Any] = {"args_digest": case.digest, "reason": "as agreed"}
-    match how:
-        case "approved":
-            deciding.approve(olivia, case.request.pk, **told)
-        case "rejected":
-            deciding.reject(olivia, case.request.pk, **told)
-        case "change_requested":
-            deciding.request_change(olivia, case.request.pk, **told)
-        case "expired":
-            case.ask_again(seconds=0.01)
-            time.sleep(0.05)
-            assert expiring.sweep() == 1
-        case "superseded":
-            case.ask_again()
-        case "cancelled":
-            closing.abort(case.saga, "no longer wanted", bearer=case.agent)
-
-
-ENDS = ["approved", "rejected", "change_requested", "expired", "superseded", "cancelled"]
 
 
 class TestMail:
@@ -160,94 +117,6 @@ class TestWebhook:
         assert Message.objects.get().state == "undelivered"
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_case_G6_every_end_follows_up_on_every_channel(
-    how: str, receiver: Receiver, mailbox: Mailbox, channels_file: Write
-) -> None:
-    """Case G6: mail, webhook and chat, on each terminal state, expiry too."""
-    channels_file(
-        MAIL + webhook_channel("audit") + webhook_channel("chat", form="slack"),
-        HOOK_URL=receiver.url,
-        HOOK_KEY=SECRET,
-    )
-    case = waiting_case()
-    first: UUID = case.request.pk
-    post()
-    end(case, how)
-    about = case.request.pk if how == "expired" else first
-    post()
-    told = Message.objects.filter(about=about).order_by("notice_id")
-    by_channel: dict[str, list[str]] = {}
-    for message in told:
-        assert message.state == "delivered"
-        by_channel.setdefault(message.channel, []).append(message.content["type"])
-    expected = ["approval.requested", f"approval.{how}"]
-    assert by_channel == {"desk": expected, "audit": expected, "chat": expected}
-
-
-DESK_AND_CALL = """
-[channel.desk]
-form = "mail"
-groups = ["approvers"]
-to = ["desk@example.org"]
-[channel.call]
-form = "mail"
-groups = ["oncall"]
-to = ["call@example.org"]
-"""
-
-
-def test_a_broken_glass_is_told_to_those_who_were_passed_over_and_to_those_on_call(
-    mailbox: Mailbox, receiver: Receiver, channels_file: Write
-) -> None:
-    """Loud means a message of its own, once a channel; and so is the end of its review."""
-    chat = webhook_channel("chat", form="slack") + webhook_channel("audit")
-    channels_file(DESK_AND_CALL + chat, HOOK_URL=receiver.url, HOOK_KEY=SECRET)
-    person("gia")
-    call_command("break_glass", "gia")
-    gia = Bearer(user_id=User.objects.get(username="gia").pk, username="gia")
-    case = waiting_case(id="p1", amount=4200)
-    case.ask_again(needs={"approvers": 2})
-    case.request.refresh_from_db()
-    told = {"args_digest": case.digest, "incident": "INC-7", "reason": "Payments are down"}
-    deciding.break_glass(gia, case.request.pk, **told)
-    for _ in range(2):
-        post()
-    loud = Message.objects.filter(content__type="approval.break_glass")
-    assert sorted(loud.values_list("channel", flat=True)) == ["audit", "call", "chat", "desk"]
-    (called,) = [mail for mail in mailbox.mails if mail.rcpt == ["call@example.org"]]
-    assert "gia alone approved" in called["Subject"].replace("\n", "")
-    for word in ("INC-7", "Payments are down", "2 of approvers", "somebody else has to review"):
-        assert word in called.get_content()
-    (data,) = [one["data"] for one in audited(receiver) if one["type"] == "approval.break_glass"]
-    assert (data["by"], data["incident"], data["state"]) == ("gia", "INC-7", "approved")
-    oskar = person("oskar", "oncall")
-    reviewing.close(oskar, Review.objects.get().pk, finding="It was right.")
-    post()
-    assert "oskar closed the review" in mailbox.mails[-1]["Subject"].replace("\n", "")
-    assert "It was right." in mailbox.mails[-1].get_content()
-
-
-def audited(receiver: Receiver) -> list[Any]:
-    """What came in the webhook's own form."""
-    return [one.json for one in receiver.got if "type" in one.json]
-
-
-def test_case_G8_a_cancelled_saga_closes_its_requests_and_says_so(
-    receiver: Receiver, channels_file: Write
-) -> None:
-    """Case G8."""
-    channels_file(webhook_channel("audit"), HOOK_URL=receiver.url, HOOK_KEY=SECRET)
-    case = waiting_case()
-    end(case, "cancelled")
-    assert case.request.state == "cancelled"
-    post()
-    assert [told["type"] for told in receiver.verified()] == [
-        "approval.requested",
-        "approval.cancelled",
-    ]
-
-
 def test_case_E14_it_is_kept_before_it_is_pushed(channels_file: Write) -> None:
     """A rollback takes the notice with the fact; a commit keeps both, whoever is down."""
     channels_file(webhook_channel("audit"), HOOK_URL="http://127.0.0.1:1/", HOOK_KEY=SECRET)
@@ -261,27 +130,6 @@ def test_case_E14_it_is_kept_before_it_is_pushed(channels_file: Write) -> None:
     assert kinds_of(case) == ["approval.requested"]
     deciding.approve(olivia, case.request.pk, args_digest=case.digest)
     assert kinds_of(case) == ["approval.requested", "approval.approved"]
-
-
-def test_each_reminder_is_told_once(receiver: Receiver, channels_file: Write) -> None:
-    channels_file(webhook_channel("desk"), HOOK_URL=receiver.url, HOOK_KEY=SECRET)
-    case = waiting_case()
-    request = case.request.pk
-    assert spreading.remind(request, 1)
-    assert not spreading.remind(request, 1)
-    assert spreading.remind(request, 2)
-    end(case, "rejected")
-    post()
-    told = [
-        (m.channel, m.content["type"]) for m in Message.objects.order_by("notice_id", "channel")
-    ]
-    assert told == [
-        ("desk", "approval.requested"),
-        ("desk", "approval.reminder"),
-        ("desk", "approval.reminder"),
-        ("desk", "approval.rejected"),
-    ]
-    assert len(receiver.verified()) == 4
 
 
 def test_without_channels_nothing_is_owed() -> None:

@@ -26,7 +26,7 @@ from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
 from ledger.services.sweeping import expire_attempt
 from tests.deploys import Till, a_till, booking, state_of, step_of
-from tests.doubtcast import ONA, due_now, expire, lost_undo, past_the_pivot, zombie
+from tests.doubtcast import ONA, due_now, expire, lost_undo, past_the_pivot, stopped_refund, zombie
 from tests.shop import assert_verifies
 from tests.stage import DONE, REFUND, Stage, a_stage
 
@@ -138,12 +138,7 @@ def test_a_late_done_about_a_version_since_edited_is_a_persons_question(till: Ti
 
 def test_a_late_done_takes_back_the_effect_that_was_given_free(stage: Stage) -> None:
     """An effect is free again only after an end without it, and there was one after all."""
-    saga = stage.saga()
-    step = stage.refund(saga)
-    stage.decide(step)
-    taken = stage.claim()
-    expire(taken[0])
-    resolve(step, "did_not_happen", reason="saw nothing", actor=ONA)
+    _, step, taken = stopped_refund(stage)
     stage.decide(step, "reject")
     assert EffectClaim.objects.filter(released_at=None).count() == 0
     stage.answer(taken, DONE)

@@ -20,7 +20,7 @@ Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 # The last first: a decision is found by its request.
 _LEAVE = [
-    f"DELETE FROM {table} t WHERE {where.replace('which', '%s')}"  # noqa: S608 - ours
+    f"DELETE FROM {table} t WHERE {where}".format(saga="%s")  # noqa: S608 - names of ours
     for table, where in reversed(EXPORTED)
 ]
 

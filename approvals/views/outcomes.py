@@ -12,6 +12,7 @@ from approvals.models import Decision
 from approvals.queries import state_sentence
 from approvals.queries_pages import RequestRow
 from approvals.states import Answer, ApprovalState
+from ledger.doubt import may_have_happened
 from ledger.queries.pages_timeline import StepLine
 from ledger.states import (
     SAGA_ENDED,
@@ -159,9 +160,9 @@ _STAYS = "stays: cannot be undone"
 
 
 def _undo_of(line: StepLine) -> str:
-    if line.tier == Tier.COMPENSATABLE:
+    if line.step.runs_tier == Tier.COMPENSATABLE:
         return _UNDONE
-    if line.tier != Tier.NON_COMPENSATABLE or line.corrects is False:
+    if line.step.runs_tier == Tier.PIVOT or line.corrects is False:
         return _STAYS
     return _CORRECTED if line.corrects else _CORRECTED_PERHAPS
 
@@ -212,15 +213,10 @@ def cost_of_no(row: RequestRow, steps: Sequence[StepOnNo]) -> str:
     if not parts:
         return "Nothing that already happened is touched; this step does not run."
     back = "the saga goes back: " + ", ".join(parts) + "."
-    if any(_may_be_the_pivot(found.step) for found in steps):
+    doubted = (found.step for found in steps if may_have_happened(found.step))
+    if any(step.runs_tier == Tier.PIVOT for step in doubted):
         return (
             "This step does not run. Whether the commitment point happened is not known yet; if it "
             f"did not, {back}"
         )
     return f"This step does not run, and {back}"
-
-
-def _may_be_the_pivot(step: Any) -> bool:
-    """As the ledger sees it (`ledger.services.backward.pivot_in_doubt`)."""
-    in_doubt = step.state in STEP_IN_DOUBT or (step.error or {}).get("code") == "unknown"
-    return bool(in_doubt and step.runs_tier == Tier.PIVOT)

@@ -15,6 +15,7 @@ from typing import Any
 from django.core.exceptions import DisallowedHost
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase, HttpResponseNotAllowed
+from django.views.decorators.csrf import csrf_exempt
 
 from ledger import metrics
 from ledger.api.problems import answer_error, plain_problem, problem
@@ -79,11 +80,9 @@ def _takes_json(accept: str) -> bool:
     return "json" in accepted or "application/*" in accepted
 
 
+@csrf_exempt
 def no_such_address(request: HttpRequest) -> HttpResponse:
     """Every other path below /api/: a problem document and not a page."""
     return problem(
         NotFound(f"There is nothing at {request.path}. See /api/v1/openapi.json for what there is.")
     )
-
-
-no_such_address.csrf_exempt = True  # type: ignore[attr-defined]

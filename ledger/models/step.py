@@ -160,7 +160,12 @@ class Step(models.Model):
         """The tier of that tool: what undoing it would take."""
         return Tier(self._of_what_runs("tier"))
 
+    @property
+    def runs_digest(self) -> str:
+        """The digest of that tool's version."""
+        return str(self._of_what_runs("tool_digest"))
+
     def _of_what_runs(self, name: str) -> Any:
         if not self.alternative:
-            return getattr(self, name)
+            return self.tool_version_id if name == "tool_digest" else getattr(self, name)
         return self.alternatives[self.alternative - 1][name]

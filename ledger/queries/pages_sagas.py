@@ -11,7 +11,7 @@ from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from ledger.gate import gate
 from ledger.models import Agent, Saga, Step, Token, ToolVersion
-from ledger.queries.pages_timeline import awaited
+from ledger.queries.pages_timeline import awaited, doubted
 from ledger.states import STEP_FINISHED, StepState
 
 PAGE_SIZE = 50
@@ -83,7 +83,7 @@ def _with_progress(sagas: Sequence[Saga]) -> list[SagaRow]:
     telling: dict[UUID, Step] = {}
     left: dict[UUID, int] = {}
     steps = Step.objects.filter(saga_id__in=ids).only(
-        "id", "saga_id", "step_id", "state", "residue", "held_why"
+        "id", "saga_id", "step_id", "state", "residue", "held_why", "tier", "alternative"
     )
     for step in steps[:_MOST_STEPS]:
         state = StepState(step.state)
@@ -118,7 +118,7 @@ def _words(step: Step, asked: str) -> str:
     if asked:
         return f"waits for a yes to its {asked}"
     if step.state == StepState.COMPENSATING and step.held_why:
-        return "may or may not have been undone"
+        return doubted(step)
     return StepState(step.state).replace("_", " ")
 
 

@@ -104,6 +104,12 @@ def awaited(step: Step, request: Mapping[str, Any] | None) -> str:
     return _UNDO[request["direction"]]
 
 
+def doubted(step: Step) -> str:
+    """What is not known of a step on the way back, in words."""
+    corrected = step.runs_tier == Tier.NON_COMPENSATABLE
+    return f"may or may not have been {'corrected' if corrected else 'undone'}"
+
+
 def saga(saga_id: UUID) -> Saga:
     """One saga with its agent. Raises NotFound."""
     found = Saga.objects.select_related("agent").filter(pk=saga_id).first()
@@ -200,34 +206,30 @@ def _held_by(frozen: Sequence[Freeze], due: Sequence[OutboxMessage]) -> Freeze |
 
 @dataclass(frozen=True, slots=True)
 class StepLine:
-    """A step in a short list: itself, what its tool is called, and how that answers an effect.
+    """A step in a short list: itself, what its tool is called, and whether that has a correction.
 
-    `corrects` is None when nobody knows whether there is a correction.
+    `corrects` is None when nobody knows.
     """
 
     step: Step
     title: str
-    tier: str
     corrects: bool | None
 
 
 def brief(of: Saga) -> list[StepLine]:
     """The first STEPS_A_PAGE steps, without their tries."""
     found = Step.objects.filter(saga=of).select_related("tool_version").order_by("position")
-    return [StepLine(step, _title(step), *_undoing(step)) for step in found[:STEPS_A_PAGE]]
+    return [StepLine(step, _title(step), _corrects(step)) for step in found[:STEPS_A_PAGE]]
 
 
-def _undoing(step: Step) -> tuple[str, bool | None]:
-    """The tier of what ran, and whether its tool was recorded with a correction."""
-    tool, digest, tier = step.tool, step.tool_version_id, step.tier
-    if step.alternative:
-        taken = step.alternatives[step.alternative - 1]
-        tool, digest, tier = taken["tool"], taken["tool_digest"], taken["tier"]
-    if tier != Tier.NON_COMPENSATABLE:
-        return tier, False
+def _corrects(step: Step) -> bool | None:
+    """Whether the tool of what ran was recorded with a correction."""
+    if step.runs_tier != Tier.NON_COMPENSATABLE:
+        return False
+    tool, digest = step.runs_tool, step.runs_digest
     kept = definition_of(tool, digest) if step.alternative else step.tool_version.definition
     able = recorded_directions(tool, digest, kept)
-    return tier, None if able is None else Direction.CORRECT in able
+    return None if able is None else Direction.CORRECT in able
 
 
 def _title(step: Step) -> str:

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ledger import storage
+from ledger.doubt import has_open_doubt, may_have_happened
 from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import ask, judge, key_for
-from ledger.services.reconciling import has_open_doubt, hold_doubt
+from ledger.services.reconciling import hold_doubt
 from ledger.services.tooling import can_correct
 from ledger.services.unit import Unit
 from ledger.states import (
-    STEP_IN_DOUBT,
     STEP_NOT_STARTED,
     Direction,
     SagaState,
@@ -117,11 +117,6 @@ def _cancel_not_started(unit: Unit, steps: Sequence[StepRow]) -> None:
             storage.execute(STILL_WANTED, [saga.fence, step.id])
         else:
             hold_doubt(unit, saga, step, Direction.FORWARD, "the saga turned back.")
-
-
-def may_have_happened(step: StepRow) -> bool:
-    """Whether its forward call is out, or nobody knows what it came to."""
-    return step.state in STEP_IN_DOUBT or has_open_doubt(step)
 
 
 def advance(unit: Unit, saga: SagaRow) -> None:

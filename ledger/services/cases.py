@@ -9,9 +9,9 @@ from uuid import UUID
 
 from ledger import storage
 from ledger.actions import Action, Facts, Offer, Trouble, offers
+from ledger.doubt import has_open_doubt
 from ledger.rows import SAGA_AND_STEP_COLUMNS, SAGA_WIDTH, SagaRow, StepRow
 from ledger.services.asking import key_for
-from ledger.services.reconciling import has_open_doubt
 from ledger.services.tooling import Parked, tool_to_run
 from ledger.states import STEP_FINISHED, Direction, StepState
 

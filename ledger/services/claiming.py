@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from ledger import storage
+from ledger.doubt import has_open_doubt
 from ledger.gate import NotYet, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
@@ -27,7 +28,6 @@ from ledger.services.intents import start
 from ledger.services.looking import look_at_evidence
 from ledger.services.reconciling import (
     back_in_doubt,
-    has_open_doubt,
     hold_doubt,
     hold_for_operator,
     may_send_again,

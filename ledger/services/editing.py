@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 from ledger import errors, keys, storage
+from ledger.doubt import has_open_doubt
 from ledger.gate import Verdict, gate
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services import forward
 from ledger.services.asking import ask, judge_variant, tell_revised
 from ledger.services.cases import Case
 from ledger.services.proposing_sql import REJECTED
-from ledger.services.reconciling import has_open_doubt
 from ledger.services.remedies import settled
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, StepState

@@ -6,11 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from ledger import storage
+from ledger.doubt import has_open_doubt
 from ledger.gate import Verdict
 from ledger.rows import SagaRow, StepRow
 from ledger.services import forward
 from ledger.services.asking import ask
-from ledger.services.reconciling import has_open_doubt, hold_doubt
+from ledger.services.reconciling import hold_doubt
 from ledger.services.settling import go_on, turn_back
 from ledger.services.unit import Superseded, Unit
 from ledger.states import STEP_NOT_STARTED, Direction, SagaState, StepState

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ledger import storage
+from ledger.doubt import has_open_doubt
 from ledger.gate import Leaving, Overrun, gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services import claiming_sql as sql
 from ledger.services.asking import ask, denial, judge
 from ledger.services.assignments import Assignment
-from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState

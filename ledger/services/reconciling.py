@@ -7,7 +7,7 @@ from ledger.gate import gate
 from ledger.rows import SagaRow, StepRow
 from ledger.services.asking import key_for
 from ledger.services.unit import Unit
-from ledger.states import STEP_FINISHED, Direction, SagaState, StepState
+from ledger.states import Direction, SagaState, StepState
 from ledger.tools.contract import Tool
 
 # The first look comes soon: most targets know at once, and a person may be waiting.
@@ -83,12 +83,6 @@ def _question(step: StepRow, direction: Direction) -> str:
         f"Nobody knows whether {what} of {step.variant.tool} happened, and it cannot be looked "
         "up. Check at the target, then say whether it did, or go on without knowing."
     )
-
-
-def has_open_doubt(step: StepRow) -> bool:
-    """Whether an attempt that may have had its effect is being sent again: until that is answered
-    the step is in doubt, whatever its state (only what settles a doubt changes this error)."""
-    return step.state not in STEP_FINISHED and (step.error or {}).get("code") == "unknown"
 
 
 def hold_doubt(

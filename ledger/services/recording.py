@@ -11,13 +11,13 @@ from uuid import UUID
 from django.db import IntegrityError, connection
 
 from ledger import faultpoints, keys, storage
+from ledger.doubt import has_open_doubt
 from ledger.outcomes import Done, Failed, Outcome, Sighting, StillUnknown, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.attempts import end_attempt, told
 from ledger.services.evidence import hear
 from ledger.services.latewords import keep_word
 from ledger.services.looking import is_open, weigh
-from ledger.services.reconciling import has_open_doubt
 from ledger.services.settling import settle
 from ledger.services.testimony import heard_instead, tell_second_effect
 from ledger.services.unit import Superseded, Unit

@@ -11,13 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger import storage
+from ledger.doubt import has_open_doubt
 from ledger.errors import InvalidArgs, UnknownTool
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.asking import ask, denial, judge_variant
 from ledger.services.editing import edited, supersede
 from ledger.services.forward import queue
 from ledger.services.holding import refuse
-from ledger.services.reconciling import has_open_doubt, hold_for_operator
+from ledger.services.reconciling import hold_for_operator
 from ledger.services.tooling import other_stakes
 from ledger.services.unit import Unit
 from ledger.states import Direction, StepState

@@ -6,6 +6,7 @@ import json
 from uuid import UUID
 
 from ledger import errors, storage
+from ledger.doubt import has_open_doubt
 from ledger.gate import Verdict
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services import revising_sql as sql
@@ -15,7 +16,6 @@ from ledger.services.forward import resume
 from ledger.services.holding import refuse
 from ledger.services.preparing import Prepared
 from ledger.services.proposals import Answer
-from ledger.services.reconciling import has_open_doubt
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ledger import keys, storage
+from ledger.doubt import has_open_doubt
 from ledger.replay import is_told
 from ledger.rows import SagaRow, StepRow, Variant
 from ledger.services.asking import ask, denial, judge, key_for, tell_revised
 from ledger.services.holding import refuse
-from ledger.services.reconciling import has_open_doubt, hold_doubt
+from ledger.services.reconciling import hold_doubt
 from ledger.services.unit import Superseded, Unit
 from ledger.states import Direction, SagaState, StepState, Tier
 from ledger.tools.contract import Tool

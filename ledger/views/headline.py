@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ledger.models import Freeze
-from ledger.queries.pages_timeline import StepRow, Timeline
+from ledger.queries.pages_timeline import StepRow, Timeline, doubted
 from ledger.queries.residue import Left
 from ledger.spoken import spoken
-from ledger.states import Direction, SagaState, StepState
+from ledger.states import SagaState, StepState
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,8 @@ def _on_step(row: StepRow) -> Headline:
         safe = "Open the request and decide. Nothing more is undone before that."
         return Headline("wait", what, safe, _since(row), row)
     if row.step.state == StepState.COMPENSATING and row.step.held_why:
-        is_correction = any(one.direction == Direction.CORRECT for one in row.tries)
-        what = f"may or may not have been {'corrected' if is_correction else 'undone'}"
-        return Headline("doubt", what, spoken(row.step.held_why).words, _since(row), row)
+        return Headline(
+            "doubt", doubted(row.step), spoken(row.step.held_why).words, _since(row), row
+        )
     tone, what, safe = _SAFE[StepState(row.step.state)]
     return Headline(tone, what, safe, _since(row), row)

@@ -12,13 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 import psycopg
 import redis
 from psycopg.rows import dict_row
@@ -26,6 +25,7 @@ from psycopg.rows import dict_row
 from saga_console.home import BASE_DIR, Home
 from saga_console.servers import ServerUse
 from tests.crash.cables import Cable
+from tests.crash.program import Caught, Program
 from tests.crash.target import Target
 from tests.crash.tools import tools_file
 from tests.running import clean_env, eventually, free_port
@@ -63,93 +63,6 @@ def _answers(browser: httpx.Client) -> bool:
     with suppress(httpx.TransportError):
         return browser.get("/healthz").status_code == 200
     return False
-
-
-def _stands_still(pid: int) -> bool:
-    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
-    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
-
-
-class Program:
-    """One process of the console: started again when it dies, while it is wanted."""
-
-    def __init__(self, name: str, argv: list[str], env: Mapping[str, str], log: Path) -> None:
-        self.name = name
-        self.argv = argv
-        self.env = dict(env)
-        self.log = log
-        self.wanted = True
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def tend(self) -> None:
-        if self.wanted and (self.process is None or self.process.poll() is not None):
-            with self.log.open("ab") as log:
-                self.process = subprocess.Popen(
-                    self.argv,
-                    cwd=BASE_DIR,
-                    env=self.env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
-
-    @property
-    def pids(self) -> set[int]:
-        if self.process is None or self.process.poll() is not None:
-            return set()
-        with suppress(psutil.Error):
-            mine = psutil.Process(self.process.pid)
-            return {mine.pid} | {child.pid for child in mine.children(recursive=True)}
-        return set()
-
-    def signal(self, number: signal.Signals) -> None:
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
-
-    def stop(self) -> None:
-        """SIGSTOP, and wait until every thread stands still: the signal alone is only a wish."""
-        self.signal(signal.SIGSTOP)
-        eventually(lambda: all(_stands_still(pid) for pid in self.pids), f"{self.name} stands")
-
-    def kill(self) -> float:
-        """SIGKILL; the moment of its death. It is started again."""
-        assert self.process is not None
-        self.signal(signal.SIGKILL)
-        self.process.wait(10)
-        return time.monotonic()
-
-    def end(self) -> None:
-        """SIGKILL, and stay dead."""
-        self.wanted = False
-        self.signal(signal.SIGKILL)
-        if self.process is not None:
-            self.process.wait(10)
-
-
-class Caught:
-    """A process that has reached an armed point and stands there until `let_go`, or its end."""
-
-    def __init__(self, lane: Lane, here: Path) -> None:
-        self.lane = lane
-        self.here = here
-        self.pid = int(here.name.split(".")[1])
-        self.at = time.monotonic()
-
-    @property
-    def program(self) -> Program:
-        return next(p for p in self.lane.programs.values() if self.pid in p.pids)
-
-    def kill(self) -> float:
-        """SIGKILL of the whole program; the moment of its death."""
-        died_at = self.program.kill()
-        self.here.unlink(missing_ok=True)
-        return died_at
-
-    def let_go(self) -> float:
-        self.here.unlink(missing_ok=True)
-        return time.monotonic()
 
 
 class Lane:
@@ -329,7 +242,7 @@ class Lane:
             return bool(found)
 
         eventually(is_there, f"a process reaches {point}", within_s)
-        return Caught(self, found[0])
+        return Caught(self.programs, found[0])
 
     def disarm(self) -> None:
         for path in self.faults.iterdir():

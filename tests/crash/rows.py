@@ -12,6 +12,9 @@ from tests.crash.lane import Lane
 from tests.crash.story import Story
 from tests.running import eventually
 
+# Longer than a lease of a lane.
+AWAY_S = 2.5
+
 
 @dataclass
 class Stage:
