@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from django.db import (
+    DEFAULT_DB_ALIAS,
     DatabaseError,
     InterfaceError,
     InternalError,
     OperationalError,
     connection,
+    connections,
     transaction,
 )
 
@@ -60,9 +62,11 @@ _transition = _Transition()
 
 def _run(statements: Sequence[Statement], *, commit: bool = False) -> list[Found]:
     assert not _transition.has_committed, "nothing can follow the last flush of a transition"
-    with connection.wrap_database_errors:
-        connection.ensure_connection()
-        return channel(connection.connection).run(statements, commit=commit)
+    # Once: each attribute of `connection` is looked up by thread, in 4 µs.
+    mine = connections[DEFAULT_DB_ALIAS]
+    with mine.wrap_database_errors:
+        mine.ensure_connection()
+        return channel(mine.connection).run(statements, commit=commit)
 
 
 def rows(sql: str, params: Params = ()) -> list[Any]:

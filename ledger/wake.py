@@ -28,7 +28,7 @@ from uuid import UUID
 
 import psycopg
 
-from ledger.listening import listen
+from ledger.listening import heard, listen
 
 CHANNEL = "ledger_finished"
 # A lost notification costs at most this; a poll of one row a second and waiter is cheap.
@@ -183,13 +183,16 @@ class Hub:
             ears.register(connection, selectors.EVENT_READ)
             ears.register(self._stopping, selectors.EVENT_READ)
             while True:
-                heard = {key.fileobj for key, _ in ears.select(SILENCE_S)}
-                if self._stopping in heard:
+                ready = {key.fileobj for key, _ in ears.select(SILENCE_S)}
+                if self._stopping in ready:
                     return
-                if not heard:
+                if not ready:
                     connection.execute("SELECT 1")
-                for notification in connection.notifies(timeout=0):
-                    self.ring(notification.payload)
+                    # What came with its answer, psycopg has kept.
+                    for kept in connection.notifies(timeout=0):
+                        self.ring(kept.payload)
+                for payload in heard(connection):
+                    self.ring(payload)
 
     def _is_stopping(self, seconds: float) -> bool:
         """Whether it is over, at the latest after `seconds`."""

@@ -1,0 +1,42 @@
+"""The pool gives out what came back last: its server process is warm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def two() -> Iterator[list[BaseDatabaseWrapper]]:
+    """Two more users of this process's pool, as two threads would be."""
+    users = [connection.copy(), connection.copy()]
+    yield users
+    for user in users:
+        user.close()
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_the_connection_that_came_back_last_is_given_out_next(two, last: int) -> None:
+    for user in two:
+        user.ensure_connection()
+    warm = two[last].connection
+    two[1 - last].close()
+    two[last].close()
+    two[0].ensure_connection()
+    assert two[0].connection is warm
+
+
+def test_the_other_one_is_still_there_for_who_comes_meanwhile(two) -> None:
+    for user in two:
+        user.ensure_connection()
+    both = {user.connection for user in two}
+    for user in two:
+        user.close()
+    for user in two:
+        user.ensure_connection()
+    assert {user.connection for user in two} == both
