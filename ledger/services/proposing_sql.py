@@ -116,8 +116,10 @@ LIMIT 1
 INSERT_STEP = """
 WITH version AS (
     INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at)
-    VALUES (%(tool_digest)s, %(tool)s, %(tool_version)s, %(definition)s::jsonb,
-        clock_timestamp())
+    SELECT %(tool_digest)s::text, %(tool)s::text, %(tool_version)s, %(definition)s::jsonb,
+        clock_timestamp()
+    -- It is there already but for the first step of a release: then nothing of it is parsed.
+    WHERE NOT EXISTS (SELECT FROM ledger_toolversion WHERE digest = %(tool_digest)s::text)
     ON CONFLICT (digest) DO NOTHING
 ), counted AS (
     UPDATE ledger_saga SET step_count = %(position)s WHERE id = %(saga)s::uuid

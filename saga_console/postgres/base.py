@@ -18,6 +18,7 @@ from psycopg_pool import ConnectionPool
 # Firewalls forget silent connections after minutes; a ping every few seconds costs nothing.
 ASK_AFTER_S = 5.0
 _SEEN = "_saga_seen_at"
+_IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -43,6 +44,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """
         if self.pool is not None:
             self.pool._pool.rotate(1)  # noqa: SLF001
+
+    def _commit(self) -> None:
+        """Nothing, where COMMIT has travelled with the last statements (ledger/pipeline.py)."""
+        if self.connection is None or self.connection.pgconn.transaction_status != _IDLE:
+            super()._commit()  # type: ignore[misc]  # not in the stubs
 
     def _close(self) -> None:
         if self.connection is not None:
