@@ -1,4 +1,4 @@
-"""The pool gives out what came back last: its server process is warm."""
+"""The pool gives out what came back last; nothing rests on what a server remembers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from ledger import storage
 
 pytestmark = pytest.mark.django_db
 
@@ -40,3 +43,20 @@ def test_the_other_one_is_still_there_for_who_comes_meanwhile(two) -> None:
     for user in two:
         user.ensure_connection()
     assert {user.connection for user in two} == both
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transition_survives_a_server_that_has_forgotten_every_prepared_statement() -> None:
+    """A pooler in between hands out another session; BEGIN and COMMIT are prepared as well."""
+
+    @storage.transition
+    def counted() -> int:
+        found: int = storage.the_row("SELECT count(*) AS n FROM ledger_saga").n
+        storage.execute_last([("SELECT 1", [])])
+        return found
+
+    assert counted() == 0
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    assert counted() == 0
+    assert connection.connection.info.transaction_status == TransactionStatus.IDLE
