@@ -20,6 +20,7 @@ import redis
 from psycopg.rows import dict_row
 
 from saga_console.home import Home
+from tests.furnished import furnished
 from tests.running import Up, eventually, manage
 from tests.shop import AUTH
 from tests.shop import TOOLS as SHOP_TOOLS
@@ -102,6 +103,8 @@ class Console:
         tools = home.parent / f"{home.name}-tools.toml"
         tools.write_text(PROOF_TOOLS.replace("SHOP_URL", self.wire.url), encoding="utf-8")
         self.env = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH} | env
+        if "DATABASE_URL" not in env:
+            furnished(home)
         self.up = Up(home, **self.env)
         self.url = f"http://127.0.0.1:{self.up.port}"
 

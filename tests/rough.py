@@ -16,6 +16,7 @@ import psycopg
 import redis
 
 from saga_console.home import Home
+from tests.furnished import furnished
 from tests.running import Up, manage
 from tests.shop import AUTH, TOOLS
 
@@ -97,7 +98,7 @@ def console(folder: Path, target: str, **more: str) -> Iterator[Console]:
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
-        with Up(home) as up:
+        with Up(furnished(home)) as up:
             yield Console(up, Home(home), target)
     finally:
         for name, value in before.items():
