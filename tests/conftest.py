@@ -6,6 +6,7 @@ They start when the first test asks, so tests of pure functions do not wait for 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -68,6 +69,16 @@ class FewRounds(PBKDF2PasswordHasher):
 
 
 settings.PASSWORD_HASHERS = [f"{__name__}.FewRounds"]
+
+
+# Modules and tests are no garbage: looking for it in them was a part of each lane's start, and of
+# every test later on.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
