@@ -22,7 +22,7 @@ from psycopg.rows import dict_row
 from saga_console.home import Home
 from tests.furnished import furnished
 from tests.running import Up, eventually, manage
-from tests.shop import AUTH
+from tests.shop import AUTH, visitor
 from tests.shop import TOOLS as SHOP_TOOLS
 from tests.slowwire import Wire
 
@@ -165,12 +165,7 @@ class Console:
     def customers(self, email: str | None = None) -> list[dict[str, Any]]:
         """Every customer at the payment server, or those of one address."""
         query = {"limit": "100000"} | ({"email": email} if email else {})
-        answer = httpx.get(
-            f"{self.stripe}/v1/customers",
-            params=query,
-            headers={"Authorization": AUTH},
-            timeout=30,
-        )
+        answer = visitor().get(f"{self.stripe}/v1/customers", params=query)
         answer.raise_for_status()
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
@@ -178,9 +173,7 @@ class Console:
     def refunds(self, charge: str) -> list[dict[str, Any]]:
         """Every refund of a payment."""
         query = {"charge": charge, "limit": "100"}
-        answer = httpx.get(
-            f"{self.stripe}/v1/refunds", params=query, headers={"Authorization": AUTH}, timeout=30
-        )
+        answer = visitor().get(f"{self.stripe}/v1/refunds", params=query)
         answer.raise_for_status()
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
@@ -262,12 +255,8 @@ def wait_for_states(agent: Agent, sagas: list[str], *states: str, within_s: floa
 
 def refund(console: Console, prover: Agent, *, task_id: str = "") -> str:
     """A saga that refunds a new payment; the default policy holds it for an approver."""
-    paid = httpx.post(
-        f"{console.stripe}/v1/charges",
-        headers={"Authorization": AUTH},
-        data={"amount": "5000", "currency": "eur", "source": "pm_card_visa"},
-        timeout=10,
-    ).json()["id"]
+    card = {"amount": "5000", "currency": "eur", "source": "pm_card_visa"}
+    paid = visitor().post(f"{console.stripe}/v1/charges", data=card).json()["id"]
     args = {"charge": paid, "amount": 100}
     step = {"step_id": "refund", "tool": "payments.refund", "args": args}
     return prover.open(step, task_id=task_id)
