@@ -205,10 +205,11 @@ _browser_tests_left_out: list[str] = []
 # Files that start consoles and wait for them, the longest first: lanes take file after file, and
 # the one that takes such a file last is waited for by all the others.
 _LONG = """
-    demo_whole up proof_crash rough last_moment doorstep machine bench archive_killed cases_restart
-    cases_tls redeployed proof_woken pages_who proof_answers proof_tampering demo_tools proof_queue
-    messages_delivery messages_sagas api_over_http pages_browser proof_storm drill_command
-    proof_states proof_walls crash drill_sandbox surfaces home docs api_bad_input policy_file
+    proof_crash demo_whole pages_browser up proof_tampering cases_restart rough machine
+    archive_killed cases_tls last_moment redeployed drill_sandbox demo_tools proof_queue home
+    pages_who pages_narrow drill_command proof_answers crash proof_walls proof_woken proof_storm
+    proof_states bench messages_delivery demo_targets policy_file cases_targets tools_start
+    messages_sagas api_over_http surfaces docs api_bad_input
 """.split()  # noqa: SIM905
 
 
