@@ -76,7 +76,9 @@ settings.PASSWORD_HASHERS = [f"{__name__}.FewRounds"]
 gc.disable()
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """In each lane, and in the process that reports, which collects nothing itself."""
     gc.freeze()
     gc.enable()
 
