@@ -9,6 +9,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -44,7 +45,7 @@ class ServerUse:
                 if not self.is_kept():
                     self._start_keeper()
             except HomeError:
-                self._drop()
+                self.drop()
                 raise
 
     def look_after(self) -> bool:
@@ -86,21 +87,23 @@ class ServerUse:
         if said != "ready":
             raise HomeError(f"{self.name} did not start: {said or f'see {self.home.log}'}")
 
-    def _drop(self) -> None:
+    @property
+    def is_held(self) -> bool:
+        return self._users is not None
+
+    def drop(self) -> None:
+        """Stop using it, and wait for nobody."""
         if self._users is not None:
             os.close(self._users)
             self._users = None
 
     def release(self) -> None:
         """Stop using it. If nobody else does, return when it has stopped."""
-        if self._users is None:
-            return
-        self._drop()
-        with suppress(FileNotFoundError):  # the home was deleted meanwhile
-            self._wait_if_last()
+        release([self])
 
-    def _wait_if_last(self) -> None:
-        began = last_seen_alone = time.monotonic()
+    def wait_if_last(self, began: float) -> None:
+        """It was dropped at `began`: return when it has stopped, unless others use it."""
+        last_seen_alone = began
         while time.monotonic() - began < _STOPPED_WITHIN_S and self.is_kept():
             users = open_lock(self.home.run / f"{self.name}.users.lock")
             keeper_is_stopping = not try_lock(users, fcntl.LOCK_SH)
@@ -110,6 +113,17 @@ class ServerUse:
             elif time.monotonic() - last_seen_alone > _OTHERS_AFTER_S:
                 return
             time.sleep(_LOOK_S)
+
+
+def release(uses: Sequence[ServerUse]) -> None:
+    """Stop using all of them, then wait for those that nobody else uses: they stop side by side."""
+    held = [use for use in uses if use.is_held]
+    for use in held:
+        use.drop()
+    began = time.monotonic()
+    for use in held:
+        with suppress(FileNotFoundError):  # the home was deleted meanwhile
+            use.wait_if_last(began)
 
 
 def ensure_servers(home: Home | None = None) -> list[ServerUse]:
@@ -127,8 +141,7 @@ def ensure_servers(home: Home | None = None) -> list[ServerUse]:
     if missing:
         home.create()
     uses = [ServerUse(home, name) for name in missing]
-    for use in uses:
-        atexit.register(use.release)
+    atexit.register(release, uses)
     # Side by side: a short command waits for both, and most of its time is theirs.
     with ThreadPoolExecutor(max_workers=len(VARIABLE)) as pool:
         list(pool.map(ServerUse.acquire, uses))

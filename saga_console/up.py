@@ -16,7 +16,7 @@ from saga_console import environment, parts
 from saga_console.children import AtItsEnd, Child
 from saga_console.home import BASE_DIR, Home, HomeError
 from saga_console.locks import open_lock, try_lock
-from saga_console.servers import ServerUse, ensure_servers
+from saga_console.servers import ServerUse, ensure_servers, release
 from saga_console.supervisor import Supervisor, Voice
 
 # One thread per request that may be waiting: `Prefer: wait` blocks its thread.
@@ -232,7 +232,6 @@ class Console:
         groups = [[by_name[name]] for name in ("demo", "web") if name in by_name]
         boss.stop(*groups, others)
         self._end_demo()
-        for use in self.uses:
-            use.release()
+        release(self.uses)
         if by_name:
             boss.say("stopped")

@@ -6,6 +6,7 @@ They start when the first test asks, so tests of pure functions do not wait for 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ import psycopg
 import pytest
 import redis
 from playwright.sync_api import Browser, Page, sync_playwright
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 pytest_plugins = [
@@ -39,6 +41,8 @@ if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
 _HOME = Path(tempfile.mkdtemp(prefix="saga-test-"))
 (_HOME / "static").mkdir()
 os.environ["SAGA_HOME"] = str(_HOME)
+# Lanes inherit it from the process that reports, and share what is there.
+os.environ.setdefault("SAGA_TESTS_FURNISHED", str(_HOME / "furnished"))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "saga_console.settings")
 os.environ.setdefault("SECRET_KEY", "only-for-tests")
 os.environ.setdefault("SAGA_STATIC_FROM_SOURCE", "1")
@@ -54,6 +58,7 @@ from django.test import TransactionTestCase  # noqa: E402
 
 from saga_console.home import Home  # noqa: E402
 from saga_console.servers import VARIABLE, ensure_servers  # noqa: E402
+from tests.furnished import furnished  # noqa: E402
 
 
 class FewRounds(PBKDF2PasswordHasher):
@@ -64,6 +69,18 @@ class FewRounds(PBKDF2PasswordHasher):
 
 
 settings.PASSWORD_HASHERS = [f"{__name__}.FewRounds"]
+
+
+# Modules and tests are no garbage: looking for it in them was a part of each lane's start, and of
+# every test later on.
+gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    """In each lane, and in the process that reports, which collects nothing itself."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -82,6 +99,8 @@ def saga_home() -> Home:
 def servers(saga_home: Home) -> Iterator[None]:
     """DATABASE_URL and REDIS_URL answer, and are in the environment of this process."""
     given = {variable: os.environ.get(variable) for variable in VARIABLE.values()}
+    if not given["DATABASE_URL"]:
+        furnished(_HOME, "postgres")
     uses = ensure_servers(saga_home)
     if not given["DATABASE_URL"]:
         with psycopg.connect(saga_home.database_url_as("postgres"), autocommit=True) as admin:
@@ -92,6 +111,22 @@ def servers(saga_home: Home) -> Iterator[None]:
     for variable, value in given.items():
         if value is None:
             os.environ.pop(variable, None)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(
+    servers: None, saga_home: Home, django_db_modify_db_settings: None, django_db_keepdb: bool
+) -> bool:
+    """On servers of ours the tests' database is a copy of the console's, with all migrations."""
+    if os.environ["DATABASE_URL"] != saga_home.database_url:
+        return django_db_keepdb
+    made = sql.SQL("CREATE DATABASE {} OWNER saga TEMPLATE saga").format(
+        sql.Identifier(connection.creation._get_test_db_name())
+    )
+    url = saga_home.database_url_as("postgres", "postgres")
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(made)
+    return True
 
 
 # Only what has rows, and with every trigger asleep: Django's `flush` makes a hundred files anew,
@@ -172,10 +207,11 @@ _browser_tests_left_out: list[str] = []
 # Files that start consoles and wait for them, the longest first: lanes take file after file, and
 # the one that takes such a file last is waited for by all the others.
 _LONG = """
-    demo_whole up proof_crash rough last_moment doorstep machine bench archive_killed cases_restart
-    cases_tls redeployed proof_woken pages_who proof_answers proof_tampering demo_tools proof_queue
-    messages_delivery messages_sagas api_over_http pages_browser proof_storm drill_command
-    proof_states proof_walls crash drill_sandbox surfaces home docs api_bad_input policy_file
+    proof_crash demo_whole pages_browser up proof_tampering cases_restart rough machine
+    archive_killed cases_tls last_moment redeployed drill_sandbox demo_tools proof_queue home
+    pages_who pages_narrow drill_command proof_answers crash proof_walls proof_woken proof_storm
+    proof_states bench messages_delivery demo_targets policy_file cases_targets tools_start
+    messages_sagas api_over_http surfaces docs api_bad_input
 """.split()  # noqa: SIM905
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
 
 from ledger import outbox
@@ -22,7 +21,7 @@ from ledger.queries.drills import DrillFacts
 from ledger.services import drilling, shifts
 from ledger.shift import ShiftLoop
 from ledger.tools.installed import registry
-from tests.shop import AUTH
+from tests.shop import AUTH, visitor
 
 TOOLS = (Path(__file__).parent / "data" / "drill.toml").read_text(encoding="utf-8")
 PRODUCTION_AUTH = "Bearer sk_live_never"
@@ -87,9 +86,7 @@ class Yard:
 
     def stored(self) -> list[dict[str, Any]]:
         """All customers as the sandbox lists them."""
-        answer = httpx.get(
-            f"{self.sandbox}/v1/customers?limit=10000", headers={"Authorization": AUTH}, timeout=10
-        )
+        answer = visitor().get(f"{self.sandbox}/v1/customers?limit=10000")
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
 

@@ -21,6 +21,7 @@ from ledger import storage
 from ledger.channels import channels
 from ledger.postman import Postman
 from ledger.services import telling
+from saga_console.demo.faultproxy import LOOK_S
 from tests.running import free_port
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -108,7 +109,7 @@ def receiver() -> Iterator[Receiver]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     kept.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[LOOK_S], daemon=True)
     thread.start()
     yield kept
     server.shutdown()

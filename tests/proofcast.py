@@ -20,8 +20,9 @@ import redis
 from psycopg.rows import dict_row
 
 from saga_console.home import Home
+from tests.furnished import furnished
 from tests.running import Up, eventually, manage
-from tests.shop import AUTH
+from tests.shop import AUTH, visitor
 from tests.shop import TOOLS as SHOP_TOOLS
 from tests.slowwire import Wire
 
@@ -102,6 +103,8 @@ class Console:
         tools = home.parent / f"{home.name}-tools.toml"
         tools.write_text(PROOF_TOOLS.replace("SHOP_URL", self.wire.url), encoding="utf-8")
         self.env = QUICK | {"SAGA_TOOLS": str(tools), "SHOP_AUTH": AUTH} | env
+        if "DATABASE_URL" not in env:
+            furnished(home)
         self.up = Up(home, **self.env)
         self.url = f"http://127.0.0.1:{self.up.port}"
 
@@ -162,12 +165,7 @@ class Console:
     def customers(self, email: str | None = None) -> list[dict[str, Any]]:
         """Every customer at the payment server, or those of one address."""
         query = {"limit": "100000"} | ({"email": email} if email else {})
-        answer = httpx.get(
-            f"{self.stripe}/v1/customers",
-            params=query,
-            headers={"Authorization": AUTH},
-            timeout=30,
-        )
+        answer = visitor().get(f"{self.stripe}/v1/customers", params=query)
         answer.raise_for_status()
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
@@ -175,9 +173,7 @@ class Console:
     def refunds(self, charge: str) -> list[dict[str, Any]]:
         """Every refund of a payment."""
         query = {"charge": charge, "limit": "100"}
-        answer = httpx.get(
-            f"{self.stripe}/v1/refunds", params=query, headers={"Authorization": AUTH}, timeout=30
-        )
+        answer = visitor().get(f"{self.stripe}/v1/refunds", params=query)
         answer.raise_for_status()
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
@@ -259,12 +255,8 @@ def wait_for_states(agent: Agent, sagas: list[str], *states: str, within_s: floa
 
 def refund(console: Console, prover: Agent, *, task_id: str = "") -> str:
     """A saga that refunds a new payment; the default policy holds it for an approver."""
-    paid = httpx.post(
-        f"{console.stripe}/v1/charges",
-        headers={"Authorization": AUTH},
-        data={"amount": "5000", "currency": "eur", "source": "pm_card_visa"},
-        timeout=10,
-    ).json()["id"]
+    card = {"amount": "5000", "currency": "eur", "source": "pm_card_visa"}
+    paid = visitor().post(f"{console.stripe}/v1/charges", data=card).json()["id"]
     args = {"charge": paid, "amount": 100}
     step = {"step_id": "refund", "tool": "payments.refund", "args": args}
     return prover.open(step, task_id=task_id)

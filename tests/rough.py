@@ -16,8 +16,9 @@ import psycopg
 import redis
 
 from saga_console.home import Home
+from tests.furnished import furnished
 from tests.running import Up, manage
-from tests.shop import AUTH, TOOLS
+from tests.shop import AUTH, TOOLS, visitor
 
 # Quick times, so that what is recovered is recovered within a test's patience.
 QUICK = {"SAGA_LEASE_S": "2", "SAGA_PROBE_APART_S": "0.5", "SAGA_SHIFT_LEASE_S": "2"}
@@ -66,9 +67,7 @@ class Console:
 
     def effects(self) -> Counter[str]:
         """How many customers the target has for each key of ours."""
-        answer = httpx.get(
-            f"{self.target}/v1/customers?limit=100000", headers={"Authorization": AUTH}, timeout=30
-        )
+        answer = visitor().get(f"{self.target}/v1/customers?limit=100000")
         mine = [found["metadata"].get("saga_key") for found in answer.json()["data"]]
         return Counter(key for key in mine if key)
 
@@ -97,7 +96,7 @@ def console(folder: Path, target: str, **more: str) -> Iterator[Console]:
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
-        with Up(home) as up:
+        with Up(furnished(home)) as up:
             yield Console(up, Home(home), target)
     finally:
         for name, value in before.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ CASES = (
 )
 
 
+@cache
 def docstrings() -> str:
     """Of all test functions: a case that is named elsewhere is not a case that is tested."""
     files = Path(__file__).parent.glob("test_*.py")
@@ -47,12 +49,9 @@ def docstrings() -> str:
     )
 
 
-DOCSTRINGS = docstrings()
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_each_case_of_the_gate_is_named_by_a_test_that_states_it(case: str) -> None:
-    assert re.search(rf"\b{case}\b", DOCSTRINGS), f"no test names {case} in its docstring"
+    assert re.search(rf"\b{case}\b", docstrings()), f"no test names {case} in its docstring"
 
 
 database = pytest.mark.django_db(transaction=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ VECTORS = (
 )
 
 
+@cache
 def stated() -> str:
     """The docstrings of all test functions: a case named elsewhere is not a case tested."""
     trees = (ast.parse(file.read_text(encoding="utf-8")) for file in TESTS.glob("test_*.py"))
@@ -55,14 +57,11 @@ def stated() -> str:
     return "\n".join(" ".join((ast.get_docstring(test) or "").split()) for test in tests)
 
 
-STATED = stated()
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_each_case_is_named_by_a_test_that_states_it(case: str) -> None:
-    assert re.search(rf"\b{case}\b", STATED), f"no test names {case} in its docstring"
+    assert re.search(rf"\b{case}\b", stated()), f"no test names {case} in its docstring"
 
 
 @pytest.mark.parametrize("vector", VECTORS)
 def test_each_measured_vector_is_named_by_a_test_that_states_it(vector: str) -> None:
-    assert vector in STATED, f"no test names the vector {vector} in its docstring"
+    assert vector in stated(), f"no test names the vector {vector} in its docstring"

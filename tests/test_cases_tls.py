@@ -21,6 +21,7 @@ from ledger import listening
 from saga_console.home import BASE_DIR, Home
 from saga_console.servers import ServerUse
 from saga_console.settings import _database
+from tests.furnished import furnished
 from tests.proofcast import Agent, Console, address, step, wait_for_states
 from tests.running import clean_env, eventually
 from tests.tlswire import TlsWire
@@ -30,7 +31,7 @@ from tests.tlswire import TlsWire
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsWire]:
     """A Postgres of its own behind TLS."""
     folder = tmp_path_factory.mktemp("tls")
-    home = Home(folder / "database")
+    home = Home(furnished(folder / "database"))
     home.create()
     use = ServerUse(home, "postgres")
     use.acquire()

@@ -13,12 +13,15 @@ from tests.crash.__main__ import stage_on
 from tests.crash.every import IN_SUITE, ROWS
 from tests.crash.lane import Lane
 from tests.crash.rows import Row, Stage
+from tests.furnished import furnished
 
 
 @pytest.fixture(scope="module")
 def cast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One whole console for these rows."""
-    lane = Lane(tmp_path_factory.mktemp("crash") / "lane")
+    folder = tmp_path_factory.mktemp("crash") / "lane"
+    furnished(folder / "home")
+    lane = Lane(folder)
     try:
         yield stage_on(lane)
         lane.quiet()

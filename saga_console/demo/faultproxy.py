@@ -23,6 +23,8 @@ import httpx
 
 # Longer than any call of the demo; a target that hangs must not hold the proxy for ever.
 UPSTREAM_TIMEOUT_S = 30.0
+# How soon a server of `http.server` sees that it shall stop; its own half a second is waited for.
+LOOK_S = 0.02
 CONTROL = "/-/cuts"
 # Belong to one connection, not to the message (RFC 9110, 7.6.1).
 HOP_BY_HOP = frozenset(
@@ -62,7 +64,7 @@ class FaultProxy:
     def start(self) -> None:
         self._server = _Server((self.host, self.port), self)
         self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=[LOOK_S], daemon=True).start()
 
     def stop(self) -> None:
         server, self._server = self._server, None

@@ -6,10 +6,12 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
+
+from ledger.management.prepared import PreparedCommand
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Let a person say yes alone in an incident; each such yes leaves an open review."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ledger.errors import SagaError
+from ledger.management.prepared import PreparedCommand
 from ledger.services import tokens
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Print a new token for an agent. It cannot be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:

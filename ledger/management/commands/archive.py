@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ledger.exports import BadExport
+from ledger.management.prepared import PreparedCommand
 from ledger.services.archiving import ArchiveBusy, Wish, archive, due, held_back
 from ledger.spoken import counted
 
@@ -26,7 +27,7 @@ def span(text: str) -> timedelta:
     return timedelta(**{_SPANS[found[2]]: int(found[1])})
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = (
         "Move ended sagas that nobody has asked about for so long to a verified export (JSONL), "
         "each leaving a tombstone that still answers for its steps."

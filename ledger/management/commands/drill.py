@@ -8,11 +8,12 @@ import time
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ledger.errors import SagaError
 from ledger.keys import parse_json
 from ledger.legs import DrillState
+from ledger.management.prepared import PreparedCommand
 from ledger.masking import redact
 from ledger.queries import drills
 from ledger.services import drilling
@@ -26,7 +27,7 @@ LOOK_AGAIN_S = 0.3
 SAY_SO_AFTER_S = 10.0
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Execute and undo a tool for real in its declared sandbox. Exit 0 only if it worked."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -6,13 +6,14 @@ import sys
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ledger.errors import SagaError
+from ledger.management.prepared import PreparedCommand
 from ledger.services import tokens
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Print a new token for a person, who is made when new. It cannot be shown again."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -6,14 +6,13 @@ import signal
 import threading
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from ledger import outbox
+from ledger.management.prepared import PreparedCommand
 from ledger.postman import Postman
 from ledger.tools.installed import required
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Ring for shifts, act on what time brings, send messages. Run as many as you like."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ledger.exports import BadExport
+from ledger.management.prepared import PreparedCommand
 from ledger.services.restoring import restore_file
 
 TELL_EVERY = 1_000
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Put the sagas of an export back, as they left. Exit 1 when one could not be."
 
     def add_arguments(self, parser: CommandParser) -> None:

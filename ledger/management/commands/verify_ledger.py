@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from ledger.management.prepared import PreparedCommand
 from ledger.services.verifying import verify
 
 # Enough to see a pattern; a broken ledger may have millions.
 SHOWN = 20
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Replay every entry, compare with the rows, and check every hash chain and checkpoint."
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from ledger import storage
+from ledger.management.prepared import PreparedCommand
 from ledger.services import telling
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Print the signing key (whsec_…) of an agent's saga webhooks. It is always the same."
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import django_rq
-from django.core.management.base import BaseCommand
 from rq import SimpleWorker
 from rq.serializers import JSONSerializer
 
 from ledger import shift
+from ledger.management.prepared import PreparedCommand
 from ledger.outbox import QUEUE
 from ledger.tools.installed import required
 
@@ -29,7 +29,7 @@ class ShiftWorker(SimpleWorker):
         super().request_stop(signum, frame)  # type: ignore[no-untyped-call]
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Work shifts: claim approved steps and undos, and carry them out."
 
     def handle(self, *args: Any, **options: Any) -> None:

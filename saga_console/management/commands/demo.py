@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
+
+from ledger.management.prepared import PreparedCommand
 
 
-class Command(BaseCommand):
+class Command(PreparedCommand):
     help = "Play the demo against a console that is running with `up --demo`."
 
     def add_arguments(self, parser: CommandParser) -> None:
