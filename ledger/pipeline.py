@@ -110,7 +110,9 @@ class Channel:
         for sql, text, values in bound:
             name = self._names.get(sql) or preparing.get(sql)
             if name is None:
-                name = preparing[sql] = b"saga_%d" % next(self._numbers)
+                # Who looks at the wire shall see where a transaction ends.
+                own = sql.encode() if sql in _AROUND else b"saga_%d" % next(self._numbers)
+                name = preparing[sql] = own
                 self._pg.send_prepare(name, text)
                 yield f"prepare {sql}"
             self._pg.send_query_prepared(name, values)
