@@ -19,7 +19,7 @@ import django
 import psycopg
 import pytest
 import redis
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -201,13 +201,15 @@ def console_env(db, servers: None) -> dict[str, str]:
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# What a page is waited for at most: four lanes on two cores, which others use as well, are slow.
+PATIENCE_MS = 60_000
 _browser_tests_left_out: list[str] = []
 
 
 # Files that start consoles and wait for them, the longest first: lanes take file after file, and
 # the one that takes such a file last is waited for by all the others.
 _LONG = """
-    proof_crash demo_whole pages_browser up proof_tampering cases_restart rough machine
+    proof_crash demo_whole up proof_tampering pages_browser cases_restart rough machine
     archive_killed cases_tls last_moment redeployed drill_sandbox demo_tools proof_queue home
     pages_who pages_narrow drill_command proof_answers crash proof_walls proof_woken proof_storm
     proof_states bench messages_delivery demo_targets policy_file cases_targets tools_start
@@ -262,6 +264,7 @@ def chromium() -> Iterator[Browser]:
         # Chromium's sandbox cannot be set up by root, which is who runs a container.
         args = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
+        expect.set_options(timeout=PATIENCE_MS)
         yield browser
         browser.close()
 
@@ -277,7 +280,7 @@ def browser_page(chromium: Browser) -> Iterator[Page]:
         "console",
         lambda message: wrong.append(message.text) if message.type == "error" else None,
     )
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(PATIENCE_MS)
     yield page
     context.close()
     assert not wrong, wrong

@@ -81,10 +81,10 @@ def end_one_after_the_other(
     for number, one in enumerate(rounds):
         one.case.ask_again(seconds=first + number * apart_s - time.time() - ahead)
     asked = list(Approval.objects.filter(state="pending").order_by("expires_at"))
-    if time.time() + ahead >= first:
-        assert within_s < LONGEST_S, "it took too long to ask them all"
+    in_order = [one.step_id for one in asked] == [one.case.step for one in rounds]
+    if time.time() + ahead >= first or not in_order:
+        assert within_s < LONGEST_S, "it took too long to ask them all, or one of them"
         return end_one_after_the_other(rounds, 2 * within_s, apart_s)
-    assert [one.step_id for one in asked] == [one.case.step for one in rounds]
     return asked
 
 

@@ -139,13 +139,13 @@ def test_at_the_deadline_the_buttons_are_dead_and_then_gone(stage, seated, live_
     """Case D1: by the server's clock, with no relay to write the end down."""
     saga = stage.saga()
     case = Case(stage.agent, saga, stage.refund(saga))
-    case.ask_again(seconds=4.0)
+    case.ask_again(seconds=6.0)
     seated.goto(live_server.url + reverse("approvals:approval-detail", args=[case.request.pk]))
     approve = seated.get_by_role("button", name="Approve", exact=True)
     expect(approve).to_be_enabled()
     # The page alone: what the polls would bring is kept away for a while.
     seated.route("**/approvals/*/?seen=*", lambda route: route.fulfill(status=204))
-    expect(approve).to_be_disabled(timeout=8_000)
+    expect(approve).to_be_disabled()
     expect(seated.get_by_role("button", name="Reject")).to_be_disabled()
     seated.unroute("**/approvals/*/?seen=*")
     expect(approve).to_have_count(0)

@@ -7,15 +7,14 @@ import sys
 from typing import Any
 
 from django.core.management import call_command
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError
 
-from ledger.management.prepared import PreparedCommand
 from saga_console import environment
 from saga_console.home import BASE_DIR, current_home
 from saga_console.locks import open_lock, try_lock
 
 
-class Command(PreparedCommand):
+class Command(BaseCommand):
     help = "Fill this home with sagas in every state, on real targets. Repeatable."
 
     def handle(self, *_: Any, **__: Any) -> None:
