@@ -110,9 +110,10 @@ class Channel:
         for sql, text, values in bound:
             name = self._names.get(sql) or preparing.get(sql)
             if name is None:
-                # Who looks at the wire shall see where a transaction ends.
-                own = sql.encode() if sql in _AROUND else b"saga_%d" % next(self._numbers)
-                name = preparing[sql] = own
+                # Who looks at the wire shall see where a transaction ends. No name comes twice:
+                # what is prepared anew may still be there under its old one.
+                word = sql.encode() if sql in _AROUND else b"saga"
+                name = preparing[sql] = b"%s_%d" % (word, next(self._numbers))
                 self._pg.send_prepare(name, text)
                 yield f"prepare {sql}"
             self._pg.send_query_prepared(name, values)
@@ -162,6 +163,7 @@ class Channel:
             error = error_from_result(wrong, encoding="utf-8")
             if error.sqlstate in STALE:
                 self._names.clear()
+                self._shapes.clear()
             raise error
         answers = [
             result

@@ -60,3 +60,23 @@ def test_a_transition_survives_a_server_that_has_forgotten_every_prepared_statem
         cursor.execute("DEALLOCATE ALL")
     assert counted() == 0
     assert connection.connection.info.transaction_status == TransactionStatus.IDLE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transition_survives_a_table_that_was_changed_under_its_statements() -> None:
+    """What a migration does to a console that runs: prepared anew, on the same connection."""
+
+    @storage.transition
+    def columns() -> int:
+        found = storage.rows("SELECT * FROM changing")
+        storage.execute_last([("SELECT 1", [])])
+        return len(found[0])
+
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TEMP TABLE changing AS SELECT 1 AS a")
+        mine = connection.connection
+        assert columns() == 1
+        for width in (2, 3):
+            cursor.execute(f"ALTER TABLE changing ADD COLUMN more_{width} int")
+            assert columns() == width
+    assert connection.connection is mine
