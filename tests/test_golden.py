@@ -230,7 +230,7 @@ def test_what_is_in_flight_goes_on_or_waits_visibly(release: Path, target: Fault
     """C111: old sagas resume or park, with the reason; they never break."""
     in_flight = Saga.objects.exclude(state__in=SAGA_ENDED).count()
     assert in_flight > 10
-    work(lambda: broken_off() == [], within_s=60)
+    work(lambda: broken_off() == [], within_s=60, got_to=broken_off)
     assert_verifies()
     parked = Step.objects.get(tool="bench.noop")
     assert parked.state == StepState.QUEUED
@@ -265,7 +265,7 @@ def test_under_other_tools_what_is_in_flight_runs_as_it_was_recorded_or_parks(
     recorded = set(ToolVersion.objects.values_list("digest", flat=True))
     # Code that a person said yes to, by its digest, is not silent.
     recorded |= set(Step.objects.values_list("confirmed_tool", flat=True))
-    work(lambda: broken_off() == [], within_s=60)
+    work(lambda: broken_off() == [], within_s=60, got_to=broken_off)
     ran = Entry.objects.filter(kind="attempt.started").values_list("payload", flat=True)
     assert {json.loads(payload)["tool_digest"] for payload in ran} <= recorded
     # A yes is bound to a version: what was approved and not run is asked about anew.
