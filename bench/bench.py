@@ -110,9 +110,8 @@ def measure(size: Size) -> Measured:
     load = os.getloadavg()[0]
     with BenchConsole() as console:
         token = console.agent_token()
-        submit = partial(submit_until, console.port, token)
         warm = alone(console.port, token, size.warm_up).count
-        warm += together(submit, CALLERS, size.warm_up_s).count
+        warm += _crowd(console, token, size.warm_up_s).count
         rounds = tuple(_round(console, token, size) for _ in range(size.rounds))
         healthz = together(partial(knock_until, console.port, token), CALLERS, size.knock_s)
         replay, replayed_steps = replayed(console.port, token, size.replays)
@@ -130,13 +129,16 @@ def measure(size: Size) -> Measured:
 
 
 def _round(console: BenchConsole, token: str, size: Size) -> Round:
-    submit = partial(submit_until, console.port, token)
     return Round(
         commit_1=commits(console.database_url, 1, size.commits_s),
         one_caller=alone(console.port, token, size.alone),
         commit_16=commits(console.database_url, CALLERS, size.commits_s),
-        sixteen_callers=together(submit, CALLERS, size.crowd_s),
+        sixteen_callers=_crowd(console, token, size.crowd_s),
     )
+
+
+def _crowd(console: BenchConsole, token: str, seconds: float) -> Took:
+    return together(partial(submit_until, console.port, token), CALLERS, seconds)
 
 
 def document(found: Measured) -> dict[str, object]:

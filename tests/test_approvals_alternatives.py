@@ -9,26 +9,17 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals.models import Approval
-from approvals.services import deciding
 from ledger.bearer import Bearer
 from ledger.outcomes import Done, Failed, Outcome
 from ledger.services import recording
 from ledger.services.proposals import AlternativeProposal, Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
-from tests.approvalcast import Case, claim, person, tools, waiting_case
+from tests.approvalcast import Case, claim, tools, waiting_case
+from tests.deciders import an_approver, approve
 
-__all__ = ["tools"]
+__all__ = ["an_approver", "tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
-
-
-@pytest.fixture
-def ana() -> Bearer:
-    return person("ana", "approvers")
-
-
-def approve(who: Bearer, case: Case) -> None:
-    deciding.approve(who, case.request.pk, args_digest=case.digest)
 
 
 def record(outcome: Outcome) -> None:

@@ -12,7 +12,6 @@ from approvals.services import deciding
 from approvals.services.clicks import Decided
 from ledger import errors
 from ledger.bearer import Bearer
-from ledger.models import Entry
 from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from ledger.states import StepState
@@ -20,38 +19,23 @@ from tests.approvalcast import (
     Case,
     claim,
     in_threads,
-    person,
     tools,
     waiting_alternative,
     waiting_case,
 )
+from tests.deciders import an_approver, another_approver, payloads
 from tests.shop import assert_verifies
 
-__all__ = ["tools"]
+__all__ = ["an_approver", "another_approver", "tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
 
 LESS = {"id": "p1", "amount": 40}
-
-
-@pytest.fixture
-def ana() -> Bearer:
-    return person("ana", "approvers")
-
-
-@pytest.fixture
-def ben() -> Bearer:
-    return person("ben", "approvers")
 
 
 def edit(who: Bearer, case: Case, args: Any = LESS, **more: Any) -> Decided:
     request = more.pop("request", None) or case.request
     told = {"args_digest": request.args_digest} | more
     return deciding.approve(who, request.pk, args=args, **told)
-
-
-def payloads(case: Case, kind: str) -> list[dict[str, Any]]:
-    found = Entry.objects.filter(saga_id=case.saga, kind=kind).order_by("seq")
-    return [{"actor": entry.actor, **json.loads(entry.payload)} for entry in found]
 
 
 def test_what_was_proposed_decided_and_run_is_kept_apart(ana: Bearer) -> None:

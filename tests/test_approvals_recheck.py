@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,8 +12,7 @@ from django.db import connection
 
 from approvals.gate import Gate
 from approvals.models import Approval
-from approvals.services import deciding, requesting
-from ledger import keys
+from approvals.services import requesting
 from ledger.bearer import Bearer
 from ledger.gate import Held, Verdict
 from ledger.models import Agent, Saga
@@ -24,37 +22,19 @@ from ledger.states import StepState
 from ledger.tools.installed import registry
 from tests.approvalcast import (
     Case,
-    behind_the_ledger,
     claim,
     person,
     tools,
-    waiting_alternative,
     waiting_case,
 )
+from tests.deciders import (
+    an_approver,
+    approve,
+    assert_asked_anew,
+)
 
-__all__ = ["tools"]
+__all__ = ["an_approver", "tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
-
-
-@pytest.fixture
-def ana() -> Bearer:
-    return person("ana", "approvers")
-
-
-def approve(who: Bearer, case: Case) -> None:
-    deciding.approve(who, case.request.pk, args_digest=case.digest)
-
-
-def assert_asked_anew(case: Case, old: Approval, why: str) -> None:
-    assert claim() == []
-    old.refresh_from_db()
-    assert case.request.pk != old.pk
-    assert (old.state, old.superseded_by_id) == ("superseded", case.request.pk)
-    assert old.used_at is None
-    assert why in case.request.why
-    assert case.request.state == "pending"
-    assert case.row.state == StepState.AWAITING_APPROVAL
-    assert case.row.attempts == 0
 
 
 @pytest.mark.parametrize(
@@ -101,101 +81,6 @@ def test_a_new_yes_to_the_new_request_runs_it(ana: Bearer) -> None:
     assert claim() == []
     approve(person("ben", "approvers"), case)
     assert [found.step for found in claim()] == [case.step]
-
-
-def test_arguments_changed_in_the_table_never_run(ana: Bearer) -> None:
-    """Case A3: what was approved is put back from the log, and asked anew; the old yes is void."""
-    case = waiting_case()
-    approve(ana, case)
-    old = case.request
-    with behind_the_ledger() as cursor:
-        cursor.execute(
-            "UPDATE ledger_step SET args_text = %s WHERE id = %s", ['{"amount":9}', case.step]
-        )
-    assert_asked_anew(case, old, "changed behind the ledger")
-    assert json.loads(case.request.args_text) == {"amount": 100, "id": "p1"}
-    assert case.request.args_digest == old.args_digest
-    assert case.row.attempts == 0
-    assert "step.tampered" in case.kinds("step.")
-    approve(ana, case)
-    (ran,) = claim()
-    assert dict(ran.call.args) == {"amount": 100, "id": "p1"}
-
-
-FORGED = '{"amount":9,"id":"p1"}'
-
-
-@pytest.mark.parametrize("asks_too", [False, True], ids=["step", "step and request"])
-def test_arguments_and_digest_changed_together_never_run(ana: Bearer, asks_too: bool) -> None:
-    """Cases A1 and A2: the log tells what people said yes to, whatever the rows agree on."""
-    case = waiting_case()
-    approve(ana, case)
-    old = case.request
-    changed = {
-        "text": FORGED,
-        "digest": keys.fingerprint(FORGED),
-        "key": keys.downstream_key(str(case.saga), "refund-1", "money.refund", FORGED),
-        "step": case.step,
-    }
-    with behind_the_ledger() as cursor:
-        cursor.execute(
-            "UPDATE ledger_step SET args_text = %(text)s, args = %(text)s::jsonb, "
-            "fingerprint = %(digest)s, idempotency_key = %(key)s WHERE id = %(step)s",
-            changed,
-        )
-        if asks_too:
-            cursor.execute(
-                "UPDATE approvals_approval SET args_text = %(text)s, args_digest = %(digest)s, "
-                "idempotency_key = %(key)s WHERE step_id = %(step)s",
-                changed,
-            )
-    assert_asked_anew(case, old, "changed behind the ledger")
-    assert json.loads(case.request.args_text) == {"amount": 100, "id": "p1"}
-    assert "step.tampered" in case.kinds("step.")
-    approve(ana, case)
-    (ran,) = claim()
-    assert dict(ran.call.args) == {"amount": 100, "id": "p1"}
-
-
-@pytest.mark.parametrize("digest", [keys.fingerprint(FORGED), "0" * 64], ids=["fits", "does not"])
-def test_an_alternative_that_was_changed_in_the_table_never_runs(ana: Bearer, digest: str) -> None:
-    case = waiting_alternative(ana)
-    approve(ana, case)
-    old = case.request
-    with behind_the_ledger() as cursor:
-        cursor.execute(
-            "UPDATE ledger_step SET alternatives = jsonb_set(jsonb_set(alternatives, "
-            "'{0,args_text}', to_jsonb(%s::text)), '{0,fingerprint}', to_jsonb(%s::text)) "
-            "WHERE id = %s",
-            [FORGED, digest, case.step],
-        )
-    assert claim() == []
-    assert (case.request.state, case.request.args_digest) == ("pending", old.args_digest)
-    assert "changed behind the ledger" in case.request.why
-    approve(ana, case)
-    (ran,) = claim()
-    assert dict(ran.call.args) == {"id": "p1", "amount": 7}
-
-
-def test_a_tool_that_was_changed_in_the_table_sticks(ana: Bearer) -> None:
-    """Its arguments are those that people saw; which tool they are for, nobody said yes to."""
-    case = waiting_case()
-    approve(ana, case)
-    case.propose("hello", "mail.send", id="m1")  # so that the other tool's version is known
-    with behind_the_ledger() as cursor:
-        for table, version in (("ledger_step", "tool_version_id"), ("approvals_approval", "")):
-            digest = version or "tool_digest"
-            where = "id" if version else "step_id"
-            cursor.execute(
-                f"UPDATE {table} SET tool = 'mail.send', {digest} = "
-                "(SELECT digest FROM ledger_toolversion WHERE key = 'mail.send') "
-                f"WHERE {where} = %s",
-                [case.step],
-            )
-    assert claim() == []
-    assert case.row.state == StepState.STUCK
-    assert "changed behind the ledger" in case.row.held_why
-    assert case.row.attempts == 0
 
 
 def bump(settings: Any, old: str, new: str) -> None:

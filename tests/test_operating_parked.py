@@ -21,12 +21,10 @@ from ledger.services.operating import Pressed, press, resolve, retry
 from ledger.services.proposals import Proposal
 from ledger.services.proposing import propose
 from tests.deploys import SCHEMA, Till, a_till, booking, state_of, step_of
-from tests.doubtcast import expire
+from tests.doubtcast import ONA, expire
 from tests.shop import assert_verifies
 
 __all__ = ["a_till"]
-
-ONA = "person:ona"
 
 
 def case_of(step: Step) -> Case:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from tests.crash import rows_accept, rows_back, rows_calls, rows_postgres, rows_queue, rows_world
+from tests.crash import (
+    rows_accept,
+    rows_back,
+    rows_calls,
+    rows_decide,
+    rows_postgres,
+    rows_queue,
+    rows_world,
+)
 
-_MODULES = (rows_accept, rows_queue, rows_calls, rows_back, rows_postgres, rows_world)
+_MODULES = (rows_accept, rows_decide, rows_queue, rows_calls, rows_back, rows_postgres, rows_world)
 ROWS = sorted(
     (row for module in _MODULES for row in module.ROWS), key=lambda row: int(row.point[1:])
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import httpx
 
 from tests.crash.lane import Lane
 from tests.crash.story import Story
+from tests.crash.target import Mood
 from tests.running import eventually
 
 # Longer than a lease of a lane.
@@ -131,3 +133,34 @@ def _until_it_ran(stage: Stage, story: Story) -> None:
     if story.states()["r"] == "awaiting_approval":
         assert not stage.lane.target.done(story.names["r"]), "asked again after it happened"
         story.approve(story.request())
+
+
+def meets(story: Story, direction: str, *moods: Mood) -> None:
+    road = ROADS[direction]
+    if {"hold", "hold_first", "lost"} & set(moods):
+        story.lane.target.released.clear()
+    story.lane.target.expect(story.names[road.step], road.action, *moods)
+
+
+def arrives(story: Story, direction: str) -> None:
+    """Until the request is at the target."""
+    road = ROADS[direction]
+    met = (story.names[road.step], road.action)
+    eventually(lambda: story.lane.target.arrived[met] > 0, "the call is out")
+
+
+def out_during(
+    trouble: Callable[[Lane], AbstractContextManager[None]], direction: str, mood: Mood = "hold"
+) -> Play:
+    """The call comes back while there is trouble, which lasts longer than its lease."""
+
+    def play(stage: Stage, kind: str) -> None:
+        story = set_out(stage, direction, kind, lambda s: meets(s, direction, mood))
+        arrives(story, direction)
+        with trouble(stage.lane):
+            stage.struck()
+            stage.lane.target.released.set()
+            time.sleep(AWAY_S)
+        finish(stage, story, direction)
+
+    return play

@@ -7,8 +7,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-from tests.crash.rows import ROADS, Play, Row, Stage, finish, set_out
-from tests.crash.story import Story
+from tests.crash.rows import ROADS, Play, Row, Stage, arrives, finish, meets, set_out
 from tests.crash.target import Mood
 from tests.running import eventually
 
@@ -51,20 +50,6 @@ def mid_answer(direction: str) -> Play:
         finish(stage, story, direction)
 
     return play
-
-
-def meets(story: Story, direction: str, *moods: Mood) -> None:
-    road = ROADS[direction]
-    if {"hold", "hold_first", "lost"} & set(moods):
-        story.lane.target.released.clear()
-    story.lane.target.expect(story.names[road.step], road.action, *moods)
-
-
-def arrives(story: Story, direction: str) -> None:
-    """Until the request is at the target."""
-    road = ROADS[direction]
-    met = (story.names[road.step], road.action)
-    eventually(lambda: story.lane.target.arrived[met] > 0, "the call is out")
 
 
 def killed_in_call(direction: str, mood: Mood) -> Play:

@@ -9,14 +9,25 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx
 import psycopg
 
 from tests.crash.lane import Lane
-from tests.crash.rows import AWAY_S, ROADS, Play, Row, Stage, finish, set_out
-from tests.crash.rows_calls import arrives, meets
+from tests.crash.rows import (
+    AWAY_S,
+    ROADS,
+    Play,
+    Row,
+    Stage,
+    arrives,
+    finish,
+    meets,
+    out_during,
+    set_out,
+)
 from tests.running import eventually
 
 
@@ -69,51 +80,26 @@ def refusing(lane: Lane, sqlstate: str) -> Iterator[None]:
         _insist(lane, "DROP FUNCTION crash_refuses CASCADE")
 
 
-def _insist(lane: Lane, statement: str) -> None:
+def _insist(lane: Lane, statement: str, role: str = "saga") -> None:
     def is_done() -> bool:
         with suppress(psycopg.Error):
-            lane.sql(statement)
+            lane.sql(statement, role=role)
             return True
         return False
 
     eventually(is_done, statement)
 
 
-def refused(sqlstate: str, direction: str) -> Play:
-    """The outcome of a call cannot be written for longer than its lease."""
-
-    def play(stage: Stage, kind: str) -> None:
-        lane = stage.lane
-        story = set_out(stage, direction, kind, lambda s: meets(s, direction, "hold"))
-        arrives(story, direction)
-        with refusing(lane, sqlstate):
-            stage.struck()
-            lane.target.released.set()
-            time.sleep(AWAY_S)
-        finish(stage, story, direction)
-
-    return play
-
-
-def read_only(direction: str) -> Play:
+@contextmanager
+def read_only(lane: Lane) -> Iterator[None]:
     """The server accepts no writes for a while (25006), as a primary that was demoted."""
-
-    def play(stage: Stage, kind: str) -> None:
-        lane = stage.lane
-        story = set_out(stage, direction, kind, lambda s: meets(s, direction, "hold"))
-        arrives(story, direction)
-        lane.sql("ALTER SYSTEM SET default_transaction_read_only = on", role="postgres")
+    lane.sql("ALTER SYSTEM SET default_transaction_read_only = on", role="postgres")
+    lane.sql("SELECT pg_reload_conf()", role="postgres")
+    try:
+        yield
+    finally:
+        lane.sql("ALTER SYSTEM RESET default_transaction_read_only", role="postgres")
         lane.sql("SELECT pg_reload_conf()", role="postgres")
-        try:
-            stage.struck()
-            lane.target.released.set()
-            time.sleep(AWAY_S)
-        finally:
-            lane.sql("ALTER SYSTEM RESET default_transaction_read_only", role="postgres")
-            lane.sql("SELECT pg_reload_conf()", role="postgres")
-        finish(stage, story, direction)
-
-    return play
 
 
 def deadlocked(stage: Stage, kind: str) -> None:
@@ -160,23 +146,13 @@ def small_disk(lane: Lane) -> Iterator[Path]:
     os.chown(space, data.st_uid, data.st_gid)
     try:
         lane.sql(f"CREATE TABLESPACE small LOCATION '{space}'", role="postgres")
-        _insist_as(lane, "ALTER TABLE ledger_entry SET TABLESPACE small")
+        _insist(lane, "ALTER TABLE ledger_entry SET TABLESPACE small", "postgres")
         yield place
     finally:
         (place / "ballast").unlink(missing_ok=True)
-        _insist_as(lane, "ALTER TABLE ledger_entry SET TABLESPACE pg_default")
-        _insist_as(lane, "DROP TABLESPACE small")
+        _insist(lane, "ALTER TABLE ledger_entry SET TABLESPACE pg_default", "postgres")
+        _insist(lane, "DROP TABLESPACE small", "postgres")
         subprocess.run(["umount", "-l", place], check=True)
-
-
-def _insist_as(lane: Lane, statement: str) -> None:
-    def is_done() -> bool:
-        with suppress(psycopg.Error):
-            lane.sql(statement, role="postgres")
-            return True
-        return False
-
-    eventually(is_done, statement)
 
 
 def can_mount() -> bool:
@@ -225,9 +201,13 @@ def _rows() -> list[Row]:
             for number, what in ((signal.SIGINT, "restarted"), (signal.SIGKILL, "killed")):
                 add(f"Postgres {what} at {point}", direction, restarted(point, number, direction))
         add("57P01, eight times", direction, backends_ended(direction))
-        add("25006: read only past the lease", direction, read_only(direction))
+        add("25006: read only past the lease", direction, out_during(read_only, direction))
         for state in ("40001", "40P01", "53100", "55P03"):
-            add(f"{state} at every write", direction, refused(state, direction))
+            add(
+                f"{state} at every write",
+                direction,
+                out_during(partial(refusing, sqlstate=state), direction),
+            )
     add("a real deadlock", "forward", deadlocked)
     add("a snapshot held", "compensate", snapshot_held)
     if can_mount():

@@ -8,11 +8,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.crash.lane import WORKERS, Lane
-from tests.crash.rows import AWAY_S, ROADS, Play, Row, Stage, finish, set_out
-from tests.crash.rows_calls import arrives, meets
+from tests.crash.rows import ROADS, Play, Row, Stage, arrives, finish, meets, out_during, set_out
 
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 
@@ -34,25 +34,16 @@ def workers_with(lane: Lane, argv: list[str] | None = None, **env: str) -> Itera
             lane.programs[name].kill()
 
 
-def new_code(direction: str, change: str) -> Play:
-    """Workers restart, while the call is out, with a tools file in which the tool is missing, or is
-    another one. What must wait is parked with its reason; with the old file it goes on."""
-
-    def play(stage: Stage, kind: str) -> None:
-        lane = stage.lane
-        story = set_out(stage, direction, kind, lambda s: meets(s, direction, "lost"))
-        arrives(story, direction)
-        text = lane.tools.read_text(encoding="utf-8")
-        other = lane.folder / "other-tools.toml"
-        changed = text.replace('version = "1"', 'version = "2"')
-        other.write_text("" if change == "missing" else changed, encoding="utf-8")
-        with workers_with(lane, SAGA_TOOLS=str(other)):
-            stage.struck()
-            lane.target.released.set()
-            time.sleep(AWAY_S)
-        finish(stage, story, direction)
-
-    return play
+@contextmanager
+def new_code(lane: Lane, change: str) -> Iterator[None]:
+    """Workers restart with a tools file in which the tool is missing, or is another one. What must
+    wait is parked with its reason; with the old file it goes on."""
+    text = lane.tools.read_text(encoding="utf-8")
+    other = lane.folder / "other-tools.toml"
+    changed = text.replace('version = "1"', 'version = "2"')
+    other.write_text("" if change == "missing" else changed, encoding="utf-8")
+    with workers_with(lane, SAGA_TOOLS=str(other)):
+        yield
 
 
 def other_zone(direction: str) -> Play:
@@ -121,8 +112,12 @@ def _rows() -> list[Row]:
     rows = [Row("P28", "forking workers, horse killed", "compensate", "probed", forked)]
     for direction in ("forward", "compensate"):
         plays = {
-            ("P25", "the tool is missing"): new_code(direction, "missing"),
-            ("P25", "the tool is changed"): new_code(direction, "changed"),
+            ("P25", "the tool is missing"): out_during(
+                partial(new_code, change="missing"), direction, "lost"
+            ),
+            ("P25", "the tool is changed"): out_during(
+                partial(new_code, change="changed"), direction, "lost"
+            ),
             ("P27", "other time zones"): other_zone(direction),
             ("P27", "clock +2 h, then -3 h"): clock_steps(direction, "+2h", "-3h"),
         }
