@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -73,8 +72,8 @@ def many_clicks(stage: Stage, kind: str) -> None:
     stage.lane.arm("P12", "forward")
     with ThreadPoolExecutor(CALLERS) as pool:
         clicks = [pool.submit(story.approver.post, path, json=yes) for _ in range(CALLERS)]
-    statuses = Counter(click.result().status_code for click in clicks)
-    assert statuses == {200: CALLERS}, statuses
+    refused = [click.result().text for click in clicks if click.result().status_code != 200]
+    assert not refused, refused
     stage.struck(stage.lane.caught("P12").kill())
     _ran_once(stage, story)
 
