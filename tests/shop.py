@@ -131,11 +131,28 @@ def payment_server() -> Iterator[str]:
         server.wait(10)
 
 
+# What `stripe` has started in this process.
+_running: list[str] = []
+
+
 @pytest.fixture(scope="session")
 def stripe() -> Iterator[str]:
-    """The address of one localstripe for the whole run."""
+    """The address of one localstripe for the whole run; `empty_shelves` clears it."""
     with payment_server() as url:
+        _running.append(url)
         yield url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_shelves() -> Iterator[None]:
+    """No module finds what others left at `stripe`.
+
+    The probe lists every customer: with nine hundred the answer is longer than the engine reads
+    (1 MB), and what is in doubt stays so. Lists also get slow, with the square of what is there.
+    """
+    yield
+    for url in _running:
+        visitor().delete(f"{url}/_config/data").raise_for_status()
 
 
 @pytest.fixture

@@ -33,6 +33,9 @@ LONGEST_S = 120.0
 EACH_WINS_AT_LEAST = 5
 CLOSE_S = 0.005
 CLOSE_AT_LEAST = 5
+# Where other work has the machine, both actors come late to most ends; then all of it once more,
+# with twice the time in between.
+SERIES = 3
 # One of these, once: the step was let go, or will not run.
 ENDS = frozenset({"approval.approved", "approval.expired", "approval.rejected", "step.rejected"})
 YES, OVER = ["approval.approved"], ["approval.expired", "step.rejected"]
@@ -132,35 +135,38 @@ def assert_one_end(one: Round, request: Approval, answer: str, refunds: int) -> 
     assert not request.decisions.exists()
 
 
-def assert_well_aimed(asked: Sequence[Approval], swept: int) -> str:
-    """Both sides won, and many a time it was close; the score, to be kept with the run."""
-    won = sum(request.state == "approved" for request in asked)
-    off = sorted(off_s(request) for request in asked)
-    close = sum(one <= CLOSE_S for one in off)
-    score = (
-        f"{won} times the yes, {ROUNDS - won} times the end ({swept} written by the sweeper); "
-        f"{close} within {CLOSE_S * 1000:.0f} ms of the end, half within {off[ROUNDS // 2]:.4f} s"
-    )
-    assert min(won, ROUNDS - won) >= EACH_WINS_AT_LEAST, score
-    assert close >= CLOSE_AT_LEAST, score
-    return score
+@dataclass
+class Score:
+    """Who won, and how close it was."""
+
+    asked: Sequence[Approval]
+    swept: int
+
+    def __post_init__(self) -> None:
+        self.won = sum(request.state == "approved" for request in self.asked)
+        self.off = sorted(off_s(request) for request in self.asked)
+        self.close = sum(one <= CLOSE_S for one in self.off)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.won} times the yes, {ROUNDS - self.won} times the end ({self.swept} written by "
+            f"the sweeper); {self.close} within {CLOSE_S * 1000:.0f} ms of the end, half within "
+            f"{self.off[ROUNDS // 2]:.4f} s"
+        )
+
+    @property
+    def well_aimed(self) -> bool:
+        """Both sides won, and many a time it was close."""
+        each_won = min(self.won, ROUNDS - self.won) >= EACH_WINS_AT_LEAST
+        return each_won and self.close >= CLOSE_AT_LEAST
 
 
-def test_a_yes_and_the_end_at_the_same_millisecond_have_one_winner(
-    shop: Shop,
-    console_env: dict[str, str],
-    settings: Any,
-    record_testsuite_property: Callable[[str, object], None],
-) -> None:
-    """Case D8, two hundred times: one process says yes, others sweep, a worker takes what it may.
-
-    One terminal entry each time, and no effect of what has expired; the target itself is asked.
-    """
-    settings.SAGA_SHIFT_LINGER_S = 0.5
-    ana, began = person("ana", "approvers"), time.monotonic()
+def race(shop: Shop, console_env: dict[str, str], slack: int) -> Score:
+    """Two hundred questions end one after the other, each with a yes at its last moment."""
+    ana, began = person(f"ana-{slack}", "approvers"), time.monotonic()
     rounds = waiting_refunds(shop)
     prepared_s = time.monotonic() - began
-    apart_s = max(APART_S, PREPARED_TIMES * prepared_s / ROUNDS)
+    apart_s = slack * max(APART_S, PREPARED_TIMES * prepared_s / ROUNDS)
     with (
         actor(console_env, "approve", f"{ana.user_id}", ana.username) as approver,
         actor(console_env, "sweep") as sweeper,
@@ -175,5 +181,23 @@ def test_a_yes_and_the_end_at_the_same_millisecond_have_one_winner(
     for one, request in zip(rounds, asked, strict=True):
         request.refresh_from_db()
         assert_one_end(one, request, said[str(request.pk)], refunds[one.charge])
-    record_testsuite_property("a yes against the end", assert_well_aimed(asked, swept))
+    return Score(asked, swept)
+
+
+def test_a_yes_and_the_end_at_the_same_millisecond_have_one_winner(
+    shop: Shop,
+    console_env: dict[str, str],
+    settings: Any,
+    record_testsuite_property: Callable[[str, object], None],
+) -> None:
+    """Case D8, two hundred times: one process says yes, others sweep, a worker takes what it may.
+
+    One terminal entry each time, and no effect of what has expired; the target itself is asked.
+    """
+    settings.SAGA_SHIFT_LINGER_S = 0.5
+    scores = [race(shop, console_env, 1)]
+    while not scores[-1].well_aimed and len(scores) < SERIES:
+        scores.append(race(shop, console_env, 2 ** len(scores)))
+    assert scores[-1].well_aimed, [str(score) for score in scores]
+    record_testsuite_property("a yes against the end", str(scores[-1]))
     assert_verifies()
