@@ -60,8 +60,14 @@ def server_account() -> pwd.struct_passwd:
         return _create_account()
 
 
+def administration(name: str) -> str | None:
+    """Where a program of the system's administration is, also for a root whose PATH lacks sbin
+    (`su` without a dash leaves the caller's)."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
 def _create_account() -> pwd.struct_passwd:
-    useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    useradd = administration("useradd")
     if useradd:
         no_login = ("--system", "--no-create-home", "--shell", "/usr/sbin/nologin")
         subprocess.run([useradd, *no_login, "--user-group", ACCOUNT], check=False)  # noqa: S603

@@ -186,7 +186,7 @@ def test_two_keepers_that_start_at_once_agree_on_the_servers_account() -> None:
         assert numbers == {str(expected)}
     finally:
         if accounts.is_root():
-            subprocess.run(["userdel", name], check=False)
+            subprocess.run([accounts.administration("userdel") or "userdel", name], check=False)
 
 
 def test_a_deep_home_has_its_sockets_in_a_short_folder(tmp_path: Path) -> None:
