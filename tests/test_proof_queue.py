@@ -50,7 +50,7 @@ def test_whatever_rq_believes_of_a_job_its_step_goes_its_own_way(
     email = address()
     eventually(lambda: not console.shifts_at_work(), "every shift has ended")
     with console.wire as wire:
-        saga = prover.open(step("one", email))
+        saga = prover.open(step("one", email, "proof.patient"))
         eventually(lambda: wire.held > 0, "the call is out")
         job = job_of(console, shift_of(console, saga))
         before = prover.entries(saga)
@@ -116,7 +116,7 @@ def test_a_shift_runs_in_its_workers_own_process_and_connection(
     """Case C38: nothing is forked, so no socket is inherited; one connection serves many shifts."""
     workers = console.children("worker")
     with console.wire as wire:
-        saga = prover.open(step("one", address()))
+        saga = prover.open(step("one", address(), "proof.patient"))
         eventually(lambda: wire.held > 0, "the call is out")
         at_work = console.shifts_by_worker()
         assert [forked(pid) for pid in workers.values()] == [[], []]
