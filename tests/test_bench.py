@@ -56,9 +56,10 @@ def test_every_acknowledged_step_is_committed_and_the_ledger_verifies(run, figur
 def test_times_are_plausible_and_the_floor_is_judged_by_them(run, figures: Path) -> None:
     found = json.loads(figures.read_text(encoding="utf-8"))
     one, floor = found["one_caller"], found["floor"]
-    assert 0 < found["commit_ms"] < one["p50"] <= one["p99"]
-    # One cheap answer beside one dear one: the other way round means that something is wrong, but
-    # a few of either on a busy machine may lie anywhere near.
+    assert 0 < one["p50"] <= one["p99"]
+    # Each is far dearer than the one before it: the other way round means that something is wrong,
+    # but a few of them on a busy machine may lie anywhere near.
+    assert 0 < found["commit_ms"] < 5 * one["p50"]
     assert 0 < found["replay"]["p50"] < 5 * one["p50"]
     reached = one["p50"] <= floor["p50_ms"] and found["steps_per_s"] >= floor["steps_per_s"]
     assert floor["reached"] is reached

@@ -232,16 +232,14 @@ def test_a_broker_that_hangs_holds_no_lock_and_no_transaction(
     """Case C53: while the relay waits for Redis, others propose, claim and record as ever."""
     till.open(booking("one", sum=1))
     shifts.end(till.shift, 0)
-    redis_client.client_pause(3_000)  # a server that is there and says nothing
+    redis_client.client_pause(4_000)  # it is there and says nothing, for less than its caller waits
     relay = in_a_thread(outbox.ring_if_needed)
     eventually(lambda: shifts.live().rung == 1, "the relay is about to ring", 5)
-    began = time.monotonic()
     till.open(booking("one", sum=2))
     taken = claim(till.shift, 20)
     assert len(taken) == 2
     record(till.shift, [Finished(one, Done({"no": "1"})) for one in taken])
-    assert time.monotonic() - began < 1
-    assert relay.is_alive(), "the broker did not hang"
+    assert relay.is_alive(), "they waited for the broker, or it did not hang"
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "

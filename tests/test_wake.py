@@ -16,6 +16,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SAGA, STEP, OTHER = "a" * 8, "b" * 8, "c" * 8
 
 
+@pytest.fixture
+def far_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not told looks much later: on a busy machine too, being told and looking differ."""
+    monkeypatch.setattr(wake, "SAFETY_NET_S", 15.0)
+
+
 def ring(*keys: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify(%s, %s)", [wake.CHANNEL, " ".join(keys)])
@@ -39,7 +45,7 @@ def later(seconds: float, action: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("key", [SAGA, STEP])
-def test_a_bell_for_saga_or_step_ends_the_wait(key: str) -> None:
+def test_a_bell_for_saga_or_step_ends_the_wait(far_net: None, key: str) -> None:
     listening()
     done = threading.Event()
 
@@ -59,14 +65,14 @@ def test_what_is_done_already_is_not_waited_for() -> None:
     assert time.monotonic() - began < 1
 
 
-def test_a_bell_before_the_sleep_is_not_lost() -> None:
+def test_a_bell_before_the_sleep_is_not_lost(far_net: None) -> None:
     listening()
     with wake.watching(SAGA) as watch:
         ring(SAGA, STEP)
         time.sleep(0.3)
         began = time.monotonic()
         assert watch.wait(lambda: True, 20, about=STEP, look_first=False)
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < wake.SAFETY_NET_S
 
 
 def test_without_a_bell_the_safety_net_looks() -> None:
@@ -115,7 +121,7 @@ def test_the_hub_hears_again_after_its_connection_was_cut() -> None:
     assert heard
 
 
-def test_what_was_said_while_nobody_listened_is_found_by_a_look() -> None:
+def test_what_was_said_while_nobody_listened_is_found_by_a_look(far_net: None) -> None:
     """Case E14: the bell was lost with the connection. What happened was written down before it
     rang, and who listens again looks at all of it."""
     listening()
