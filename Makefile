@@ -10,7 +10,7 @@ MINUTES ?= 10
 LANES ?= $(if $(DATABASE_URL)$(REDIS_URL),0,4)
 BIN := $(VENV)/bin
 CHROMIUM := $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
+INSTALL := requirements/install.sh $(VENV)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo dev seed reset fix check lint test browser bench vendor lock crash guards \
@@ -25,12 +25,12 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.made requirements/runtime.txt requirements/demo.txt
-	$(PIP) -r requirements/runtime.txt -r requirements/demo.txt
+$(VENV)/.demo: $(VENV)/.made requirements/uv.txt requirements/runtime.txt requirements/demo.txt
+	$(INSTALL) runtime demo
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo requirements/dev.txt
-	$(PIP) -r requirements/runtime.txt -r requirements/demo.txt -r requirements/dev.txt
+	$(INSTALL) runtime demo dev
 	@touch $@
 
 setup: $(VENV)/.dev browser ## everything for working on it, browser included
@@ -116,5 +116,5 @@ vendor: ## fetch the pinned browser libraries again
 	mkdir -p static/vendor/htmx && \
 	cp "$$folder/package/dist/htmx.min.js" "$$folder/package/LICENSE" static/vendor/htmx/
 
-lock: $(VENV)/.dev ## compile requirements/*.in again (needs uv)
-	requirements/lock.sh
+lock: $(VENV)/.dev ## compile requirements/*.in again
+	PATH="$(abspath $(BIN)):$$PATH" requirements/lock.sh

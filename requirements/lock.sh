@@ -10,7 +10,7 @@ compile() {
 }
 all=$(mktemp)
 trap 'rm -f "$all"' EXIT
-compile runtime.in demo.in dev.in --no-annotate -o "$all"
-for name in runtime demo dev; do
+compile runtime.in demo.in dev.in uv.in --no-annotate -o "$all"
+for name in runtime demo dev uv; do
     compile "$name.in" --constraint "$all" --no-annotate --output-file "$name.txt"
 done
