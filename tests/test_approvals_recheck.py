@@ -20,18 +20,8 @@ from ledger.outcomes import Failed
 from ledger.services import recording
 from ledger.states import StepState
 from ledger.tools.installed import registry
-from tests.approvalcast import (
-    Case,
-    claim,
-    person,
-    tools,
-    waiting_case,
-)
-from tests.deciders import (
-    an_approver,
-    approve,
-    assert_asked_anew,
-)
+from tests.approvalcast import Case, claim, person, tools, waiting_case
+from tests.deciders import an_approver, approve, assert_asked_anew
 
 __all__ = ["an_approver", "tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]

@@ -9,18 +9,8 @@ import pytest
 from ledger import keys
 from ledger.bearer import Bearer
 from ledger.states import StepState
-from tests.approvalcast import (
-    behind_the_ledger,
-    claim,
-    tools,
-    waiting_alternative,
-    waiting_case,
-)
-from tests.deciders import (
-    an_approver,
-    approve,
-    assert_asked_anew,
-)
+from tests.approvalcast import behind_the_ledger, claim, tools, waiting_alternative, waiting_case
+from tests.deciders import an_approver, approve, assert_asked_anew
 
 __all__ = ["an_approver", "tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]

@@ -12,10 +12,9 @@ import pytest
 
 from approvals.models import Decision
 from approvals.services import deciding
-from ledger import keys, storage
+from ledger import keys
 from ledger.bearer import Bearer
 from ledger.errors import AlreadyDecided
-from ledger.models import Step
 from ledger.outcomes import Done, Failed, Unknown
 from ledger.services.assignments import Assignment
 from ledger.services.closing import abort
@@ -25,10 +24,10 @@ from ledger.services.proposals import AlternativeProposal, Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.recording import Finished, record
 from ledger.services.verifying import verify
-from tests.approvalcast import Case, agent, behind_the_ledger, claim, person, tools, waiting_case
-from tests.policycast import under
+from tests.approvalcast import Case, agent, behind_the_ledger, claim, tools, waiting_case
+from tests.deciders import an_approver
 
-__all__ = ["tools"]
+__all__ = ["an_approver", "tools"]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("tools")]
 OWED = """
 INSERT INTO ledger_outboxmessage (step_id, kind, direction, saga_fence, tool, agent, saga_id,
@@ -37,11 +36,6 @@ SELECT id, 'run', 'forward', 0, tool, 'prover', saga_id, '', 0, 0, now(), now(),
 FROM ledger_step WHERE id = %s
 """
 FORGED = '{"amount":999999,"id":"p1"}'
-
-
-@pytest.fixture
-def ana() -> Bearer:
-    return person("ana", "approvers")
 
 
 def saga() -> tuple[Bearer, UUID]:
@@ -69,10 +63,6 @@ def committed(result: Any, *others: AlternativeProposal) -> Case:
 def undo(case: Case) -> list[Assignment]:
     abort(case.saga, "enough", bearer=case.agent)
     return claim()
-
-
-def due_now() -> None:
-    storage.execute("UPDATE ledger_outboxmessage SET due_at = clock_timestamp()")
 
 
 # -- a yes ------------------------------------------------------------------------------
@@ -236,70 +226,3 @@ def test_an_answer_that_an_earlier_release_cut_twice_is_no_tampering() -> None:
         cursor.execute("ALTER TABLE ledger_entry ENABLE TRIGGER ledger_entry_no_change")
     (undone,) = undo(case)
     assert undone.call.result == whole
-
-
-# -- an alternative over a limit --------------------------------------------------------
-
-POLICY = """
-[[rule]]
-name = "refunds"
-tool = "money.*"
-verdict = "allow"
-[[limit]]
-name = "day"
-tool = "money.refund"
-sum = "args.amount"
-by = "everyone"
-per = "24h"
-max = {max}
-over = "ask"
-"""
-
-
-def approved_alternative(ana: Bearer) -> Case:
-    """Its first choice failed; the other was over a limit, and a person has approved it."""
-    caller, opened = saga()
-    other = AlternativeProposal("money.refund", {"id": "other", "amount": 100})
-    proposal = Proposal("one", "money.refund", {"id": "1", "amount": 1}, alternatives=(other,))
-    case = Case(caller, opened, propose(opened, proposal, bearer=caller).step)
-    (taken,) = claim()
-    record(uuid4(), [Finished(taken, Failed("no", retryable=False))])
-    assert claim() == []
-    assert (case.request.state, case.row.state) == ("pending", "awaiting_approval")
-    deciding.approve(ana, case.request.pk, args_digest=case.digest)
-    return case
-
-
-def test_an_alternative_that_a_limit_held_runs_once_for_one_yes(ana: Bearer) -> None:
-    with under(POLICY.format(max=5)):
-        case = approved_alternative(ana)
-        (taken,) = claim()
-        assert taken.call.args == {"id": "other", "amount": 100}
-        record(uuid4(), [Finished(taken, Unknown("cut"))])
-        resolve(case.step, "did_not_happen", reason="looked", actor="person:ona")
-        due_now()
-        assert claim() == []
-    assert (case.request.state, case.row.state) == ("pending", "awaiting_approval")
-
-
-def test_a_yes_to_an_alternative_over_a_limit_that_was_not_used_in_time_is_asked_anew(
-    ana: Bearer,
-) -> None:
-    with under(POLICY.format(max=5)):
-        case = approved_alternative(ana)
-        with behind_the_ledger() as cursor:
-            cursor.execute(
-                "UPDATE approvals_approval SET yes_until = clock_timestamp() - interval '1 s'"
-            )
-        assert claim() == []
-    assert "not used in time" in case.request.why
-    assert Step.objects.get(pk=case.step).alternative == 1
-
-
-def test_who_may_no_longer_approve_an_alternative_over_a_limit_counts_no_more(ana: Bearer) -> None:
-    with under(POLICY.format(max=5)):
-        case = approved_alternative(ana)
-    storage.execute("DELETE FROM auth_user_groups WHERE user_id = %s", [ana.user_id])
-    with under(POLICY.format(max=500)):
-        assert claim() == []
-    assert case.request.state == "pending"
