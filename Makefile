@@ -1,6 +1,7 @@
 # `make` prints this help. Everything here is what the gate runs too; nothing else is needed.
 VENV ?= .venv
-PYTHON ?= python3
+# The system's, where it can: it is built with all optimisations (decision 95).
+PYTHON ?= $(shell requirements/python.sh)
 ARGS ?=
 # For `make machine` and `make soak`.
 EXAMPLES ?= 400

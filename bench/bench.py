@@ -53,7 +53,8 @@ class Size:
     replays: int
 
 
-FULL = Size(3, 0.5, 1.0, 4.0, warm_up=100, warm_up_s=1.5, alone=250, replays=200)
+# As many rounds as it takes for one of them to have the machine to itself.
+FULL = Size(6, 0.5, 1.0, 4.0, warm_up=100, warm_up_s=1.5, alone=250, replays=200)
 # To see that it works, not how fast it is.
 QUICK = Size(1, 0.2, 0.2, 0.5, warm_up=5, warm_up_s=0.2, alone=20, replays=10)
 
@@ -226,9 +227,9 @@ def table(found: Measured) -> str:
         ),
     ]
     head = (
-        f"{found.cores} cores, load {found.load_before:.2f} before the run; the best of "
-        f"{len(found.rounds)} rounds; {STEPS_A_SAGA} steps a saga; opening and completing sagas "
-        "counts in steps/s only"
+        f"Python {platform.python_version()}, {found.cores} cores, load {found.load_before:.2f} "
+        f"before the run; the best of {len(found.rounds)} rounds; {STEPS_A_SAGA} steps a saga; "
+        "opening and completing sagas counts in steps/s only"
     )
     return "\n".join([head, *(f"{what:<26} {value:>16}  {more}" for what, value, more in rows)])
 
