@@ -25,7 +25,7 @@ from approvals.wire import (
     NewDecision,
     NewDecisions,
 )
-from ledger.api import access, replies
+from ledger.api import access, addresses, replies
 from ledger.api.bodies import read
 from ledger.api.openapi import takes
 from ledger.api.wishes import Cursor, Limit
@@ -111,7 +111,7 @@ def get_approval(request: HttpRequest, approval: str) -> HttpResponse:
     """For people: what was asked, what was answered, and whether you can."""
     _, person = _person(request)
     found = _find(access.owned(approval, "approval"))
-    document = queries.in_full(found, person, request.build_absolute_uri)
+    document = queries.in_full(found, person, addresses.absolute(request))
     told = queries_policy.told(found) | queries_rejections.told(found)
     return replies.reply(document | told)
 
@@ -218,4 +218,4 @@ def _find(approval: UUID) -> Approval:
 
 
 def _document(request: HttpRequest, found: Approval, person: Person) -> Document:
-    return queries.document(found, person, request.build_absolute_uri)
+    return queries.document(found, person, addresses.absolute(request))

@@ -21,6 +21,7 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import AdaptersMap, PyFormat, Transformer
 from psycopg.errors import error_from_result
+from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import JsonbLoader
 
 Params = Sequence[Any] | dict[str, Any]
@@ -35,6 +36,11 @@ STALE = frozenset({"26000", "0A000"})
 _BEGIN: Bound = ("BEGIN", b"BEGIN", [])
 _COMMIT: Bound = ("COMMIT", b"COMMIT", [])
 _AROUND = frozenset({"BEGIN", "COMMIT"})
+# Looked at for every result: plain numbers, found without asking an enum.
+_BAD = int(pq.ConnStatus.BAD)
+_SYNC = int(pq.ExecStatus.PIPELINE_SYNC)
+_FATAL = int(pq.ExecStatus.FATAL_ERROR)
+_TUPLES = int(pq.ExecStatus.TUPLES_OK)
 _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|(s)|(%)|)")
 _CHANNEL = "_saga_channel"
 
@@ -103,8 +109,9 @@ class Channel:
         formats = [PyFormat.TEXT] * len(params)
         return sql, text, list(self._adapt.dump_sequence(params, formats))
 
-    def _send(self, bound: Sequence[Bound]) -> Iterator[str]:
-        """Send everything; for each result to come, what it answers: a statement's text."""
+    def _send(self, bound: Sequence[Bound]) -> Iterator[tuple[str, bool]]:
+        """Send everything; for each result to come, a statement's text, and whether what it
+        answers is only that statement's preparation."""
         # Only what the server says it has prepared is used again: see `_understand`.
         preparing = self._preparing = {}
         for sql, text, values in bound:
@@ -115,9 +122,9 @@ class Channel:
                 word = sql.encode() if sql in _AROUND else b"saga"
                 name = preparing[sql] = b"%s_%d" % (word, next(self._numbers))
                 self._pg.send_prepare(name, text)
-                yield f"prepare {sql}"
+                yield sql, True
             self._pg.send_query_prepared(name, values)
-            yield sql
+            yield sql, False
 
     def _push(self) -> None:
         """Hand everything to the kernel, reading meanwhile: else both sides could wait."""
@@ -131,53 +138,54 @@ class Channel:
 
     def _results(self) -> Iterator[pq.abc.PGresult]:
         """One result for each thing sent, up to the mark that ends the trip."""
+        pg = self._pg
         while True:
-            while self._pg.is_busy():
+            while pg.is_busy():
                 self._poll.poll()
-                self._pg.consume_input()
-            result = self._pg.get_result()
+                pg.consume_input()
+            result = pg.get_result()
             if result is None:
-                if self._pg.status == pq.ConnStatus.BAD:
-                    raise psycopg.OperationalError(self._pg.get_error_message())
+                if pg.status == _BAD:
+                    raise psycopg.OperationalError(pg.get_error_message())
                 continue
-            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+            status = result.status
+            if status == _SYNC:
                 return
-            if self._pg.status == pq.ConnStatus.BAD:
+            if status == _FATAL and pg.status == _BAD:
                 raise error_from_result(result, encoding="utf-8")
             yield result
 
     def _understand(
         self,
         statements: Sequence[Statement],
-        sent: list[str],
+        sent: list[tuple[str, bool]],
         results: list[pq.abc.PGresult],
         *,
         commit: bool,
     ) -> list[Found]:
-        wrong = next((one for one in results if one.status == pq.ExecStatus.FATAL_ERROR), None)
-        for what, result in zip(sent, results, strict=False):
-            if what.startswith("prepare ") and result.status == pq.ExecStatus.COMMAND_OK:
-                sql = what.removeprefix("prepare ")
+        answers = []
+        for (sql, is_preparation), result in zip(sent, results, strict=False):
+            if result.status == _FATAL:
+                raise self._error(result)
+            if is_preparation:
                 self._names[sql] = self._preparing[sql]
-        if wrong is not None:
-            error = error_from_result(wrong, encoding="utf-8")
-            if error.sqlstate in STALE:
-                self._names.clear()
-                self._shapes.clear()
-            raise error
-        answers = [
-            result
-            for what, result in zip(sent, results, strict=False)
-            if what not in _AROUND and not what.startswith("prepare ")
-        ]
+            elif sql not in _AROUND:
+                answers.append(result)
         if commit and results[-1].command_status != b"COMMIT":
             raise psycopg.InternalError("the transaction had failed and was rolled back")
         return [
             self._load(sql, result) for (sql, _), result in zip(statements, answers, strict=True)
         ]
 
+    def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
+        error = error_from_result(result, encoding="utf-8")
+        if error.sqlstate in STALE:
+            self._names.clear()
+            self._shapes.clear()
+        return error
+
     def _load(self, sql: str, result: pq.abc.PGresult) -> Found:
-        if result.status != pq.ExecStatus.TUPLES_OK:
+        if result.status != _TUPLES:
             return Found([], result.command_tuples or 0)
         shape = self._shapes.get(sql)
         if shape is None:
@@ -195,6 +203,7 @@ class _Adapting:
         self.connection = connection
         self.adapters = AdaptersMap(connection.adapters)
         self.adapters.register_loader("jsonb", JsonbLoader)
+        self.adapters.register_loader("timestamptz", TimestamptzLoader)
 
 
 @cache

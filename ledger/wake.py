@@ -69,6 +69,10 @@ class Watch:
         hub().follow(self, str(key))
         self.look_yourself()
 
+    def rings_within(self, seconds: float) -> bool:
+        """Whether anything is told within `seconds`; it is left for `wait` to hear."""
+        return self._bell.wait(seconds)
+
     def wait(
         self,
         look: Callable[[], Found | None],

@@ -48,13 +48,21 @@ GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
 class PagesOnly:
-    """Mixed into a middleware: it does not see requests for the API."""
+    """Mixed into a middleware: it does not see requests for the API, nor do those right below it.
+
+    Of a row of them the first hands an API request to whatever comes after the last.
+    """
 
     get_response: Any
 
+    def __init__(self, get_response: GetResponse) -> None:
+        super().__init__(get_response)  # type: ignore[call-arg]
+        below = getattr(get_response, "__wrapped__", None)  # Django wraps each, to catch exceptions
+        self.past: GetResponse = below.past if isinstance(below, PagesOnly) else get_response
+
     def __call__(self, request: HttpRequest) -> Any:
         if request.path_info.startswith(API_PREFIX):
-            return self.get_response(request)
+            return self.past(request)
         return super().__call__(request)  # type: ignore[misc]
 
 

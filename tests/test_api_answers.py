@@ -68,12 +68,12 @@ class TestWithoutAWorker:
 
     def test_beyond_the_last_seat_nobody_waits(self, agent: Caller, settings: Any) -> None:
         settings.SAGA_WAITERS = 0
-        waiting._seats.cache_clear()
+        waiting._room.cache_clear()
         try:
             began = time.monotonic()
             answer = agent.propose(agent.open(), Prefer="wait=30")
         finally:
-            waiting._seats.cache_clear()
+            waiting._room.cache_clear()
         assert time.monotonic() - began < 5
         assert answer.status_code == 202
         assert "Preference-Applied" not in answer.headers

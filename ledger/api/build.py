@@ -39,7 +39,7 @@ def build_api(routers: Iterable[Router] = ()) -> ConsoleAPI:
     # The framework has handlers of its own for these, and the most specific one wins.
     for kind in (Exception, Http404, HttpError, ValidationError):
         api.add_exception_handler(kind, answer_error)  # type: ignore[arg-type]
-    ours = (sagas.router, steps.router, operating.router, tools.router, freezes.router)
+    ours = (steps.router, sagas.router, operating.router, tools.router, freezes.router)
     for router in (*ours, *routers):
         api.add_router("", router)
     return api

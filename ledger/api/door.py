@@ -18,6 +18,7 @@ from django.http.response import HttpResponseBase, HttpResponseNotAllowed
 from django.views.decorators.csrf import csrf_exempt
 
 from ledger import metrics
+from ledger.api import addresses
 from ledger.api.problems import answer_error, plain_problem, problem
 from ledger.errors import NotFound
 
@@ -67,7 +68,7 @@ def _answer(view: View, request: HttpRequest, *args: Any, **path: Any) -> HttpRe
 
 def _is_ours(request: HttpRequest) -> bool:
     try:
-        request.get_host()
+        addresses.origin(request)
     except DisallowedHost:
         return False
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.openapi.schema import REF_TEMPLATE
 from ninja.operation import Operation
@@ -36,6 +37,7 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
 _EVERYWHERE = (401, 429, 503)
 # What operations said that they read, of whichever app.
 _bodies: dict[str, type[BaseModel]] = {}
+_NEVER_SENT = HttpResponse()
 
 
 def takes(
@@ -76,6 +78,9 @@ class ConsoleAPI(NinjaAPI):
     """django-ninja, with a schema that also knows what is read by hand."""
 
     _schema: Any = None
+
+    def create_temporal_response(self, request: HttpRequest) -> HttpResponse:
+        return _NEVER_SENT
 
     def get_openapi_operation_id(self, operation: Operation) -> str:
         """The view's own name: generated clients call their methods by it."""

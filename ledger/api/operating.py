@@ -13,7 +13,7 @@ from django.urls import reverse
 from ninja import Router
 
 from ledger.actions import Action, Offer
-from ledger.api import access, replies
+from ledger.api import access, addresses, replies
 from ledger.api.answered import ActionsDocument, StepDocument
 from ledger.api.asked import Answer, Confirmation, Resolution, Retry
 from ledger.api.bodies import read
@@ -194,7 +194,7 @@ def _press(
 
 
 def _after(request: HttpRequest, step_id: UUID, answered: Answered) -> HttpResponse:
-    found = documents.step(step_id, absolute=request.build_absolute_uri)
+    found = documents.step(step_id, absolute=addresses.absolute(request))
     if found is None:
         raise access.nothing("step")
     return replies.reply(found, 200, replies.REPLAYED if answered.replayed else {})

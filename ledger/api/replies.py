@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
-from ledger.api import waiting
+from ledger.api import addresses, waiting
 from ledger.api.prefer import Preference
 from ledger.errors import StepInFlight
 from ledger.queries import documents
@@ -33,7 +33,7 @@ def reply(document: Any, status: int = 200, headers: dict[str, str] | None = Non
 
 
 def step_address(request: HttpRequest, document: dict[str, Any]) -> str:
-    return request.build_absolute_uri(f"/api/v1/steps/{document['id']}")
+    return addresses.origin(request) + f"/api/v1/steps/{document['id']}"
 
 
 def reply_to_proposal(
@@ -65,7 +65,7 @@ def _await(
 ) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         found = documents.step(
-            answer.step, absolute=request.build_absolute_uri, effect_of=answer.effect_of
+            answer.step, absolute=addresses.absolute(request), effect_of=answer.effect_of
         )
         assert found is not None  # what is archived is still answered for
         if found["args"] is None and answer.args is not None:
@@ -78,14 +78,14 @@ def _await(
 
     if watch is None or answer.kind == "replayed":
         return read()
-    look = waiting.without_connection(settled)
+    if answer.kind == "accepted":
+        found = waiting.for_a_new_step(watch, settled, preference.wait_s, step=answer.step)
+        return found if found is not None else read()
     if answer.effect_of is not None:
         # Another saga's step answers: the watch on this saga would never hear of it.
         watch.follow(answer.step)
-    fresh = answer.kind == "accepted"
-    if fresh:
-        waiting.let_go()
-    found = watch.wait(look, preference.wait_s, about=answer.step, look_first=not fresh)
+    look = waiting.without_connection(settled)
+    found = watch.wait(look, preference.wait_s, about=answer.step)
     return found if found is not None else read()
 
 

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query, Router
 
 from ledger import faultpoints
-from ledger.api import access, replies, waiting
+from ledger.api import access, addresses, replies, waiting
 from ledger.api.answered import EntryPage, SagaDocument, SagaPage
 from ledger.api.asked import Because, NewSaga, Nothing
 from ledger.api.bodies import read
@@ -55,7 +55,7 @@ def open_saga(request: HttpRequest) -> HttpResponse:
                 watch.wait(_settled(opened.saga), preference.wait_s)
                 waited = preference.applied(waited=True)
     document = _found(request, opened.saga, bearer)
-    place = {"Location": request.build_absolute_uri(f"/api/v1/sagas/{opened.saga}")}
+    place = {"Location": addresses.origin(request) + f"/api/v1/sagas/{opened.saga}"}
     replayed = {} if opened.created else replies.REPLAYED
     return replies.reply(document, 201 if opened.created else 200, place | replayed | waited)
 
@@ -107,7 +107,7 @@ def list_sagas(
 ) -> HttpResponse:
     """An agent sees its own, an operator all. Archived ones are there when `task_id` is given."""
     found = listing.list_sagas(
-        absolute=request.build_absolute_uri,
+        absolute=addresses.absolute(request),
         limit=limit,
         after=uuid_cursor(cursor),
         agent_id=access.caller(request).agent_id,
@@ -213,7 +213,7 @@ def _not_here(saga_id: UUID, bearer: Bearer) -> NotFound:
 
 
 def _found(request: HttpRequest, saga_id: UUID, bearer: Bearer) -> documents.Document:
-    found = documents.saga(saga_id, absolute=request.build_absolute_uri, agent_id=bearer.agent_id)
+    found = documents.saga(saga_id, absolute=addresses.absolute(request), agent_id=bearer.agent_id)
     if found is None:
         raise access.nothing("saga")
     return found

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Router
 
 from ledger import faultpoints, metrics
-from ledger.api import access, replies, waiting
+from ledger.api import access, addresses, replies, waiting
 from ledger.api.answered import StepDocument
 from ledger.api.asked import NewStep, line_fault
 from ledger.api.bodies import read
@@ -107,7 +107,7 @@ def get_step(request: HttpRequest, step: str) -> HttpResponse:
 
     def look() -> documents.Document:
         found = documents.step(
-            step_id, absolute=request.build_absolute_uri, agent_id=bearer.agent_id
+            step_id, absolute=addresses.absolute(request), agent_id=bearer.agent_id
         )
         if found is None:
             raise access.nothing("step")

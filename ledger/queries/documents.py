@@ -22,7 +22,7 @@ from ledger.states import SAGA_ENDED, STEP_FINISHED, SagaState, StepState
 from ledger.storage import rows, the_row
 
 Document = dict[str, Any]
-# Makes the address of a page absolute: request.build_absolute_uri.
+# Makes the address of a page absolute: ledger/api/addresses.py.
 Absolute = Callable[[str], str]
 
 _STEP = """

@@ -164,7 +164,7 @@ def _write(step: StepRow, tool: Tool, old: Variant, new: Variant, by: str) -> No
         "tool": tool.key,
         "tool_digest": tool.digest,
         "tool_version": tool.version,
-        "definition": json.dumps(tool.definition),
+        "definition": tool.definition_text,
         "args_text": new.args_text,
         "fingerprint": new.fingerprint,
         "idempotency_key": new.idempotency_key,

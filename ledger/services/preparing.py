@@ -51,7 +51,7 @@ class Prepared:
             "tool": self.tool.key,
             "tool_version": self.tool.version,
             "tool_digest": self.tool.digest,
-            "definition": json.dumps(self.tool.definition),
+            "definition": self.tool.definition_text,
             "tier": self.tool.tier,
             "blast_radius": self.tool.blast_radius,
             "args_text": self.variant.args_text,
@@ -118,7 +118,7 @@ def _keep_version(tool: Tool) -> None:
     storage.execute(
         "INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at) "
         "VALUES (%s, %s, %s, %s::jsonb, clock_timestamp()) ON CONFLICT (digest) DO NOTHING",
-        [tool.digest, tool.key, tool.version, json.dumps(tool.definition)],
+        [tool.digest, tool.key, tool.version, tool.definition_text],
     )
 
 

@@ -116,7 +116,7 @@ LIMIT 1
 INSERT_STEP = """
 WITH version AS (
     INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at)
-    SELECT %(tool_digest)s::text, %(tool)s::text, %(tool_version)s, %(definition)s::jsonb,
+    SELECT %(tool_digest)s::text, %(tool)s::text, %(tool_version)s, %(definition)s::text::jsonb,
         clock_timestamp()
     -- It is there already but for the first step of a release: then nothing of it is parsed.
     WHERE NOT EXISTS (SELECT FROM ledger_toolversion WHERE digest = %(tool_digest)s::text)

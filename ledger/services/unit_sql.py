@@ -36,17 +36,17 @@ class Batch:
     def of(self, rows: Sequence[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         """The statement for these rows, JSON values all; there is at least one."""
         if len(rows) == 1:
-            plain = {name: _plain(value) for name, value in rows[0].items()}
-            return self._one, plain | {"count": 1}
+            plain = {
+                name: _dumps(value) if isinstance(value, dict | list) else value
+                for name, value in rows[0].items()
+            }
+            plain["count"] = 1
+            return self._one, plain
         ids = [row["id"] for row in rows if "id" in row]
         return self._many, {"rows": _dumps(rows), "ids": ids, "count": len(rows)}
 
 
 _IDS = re.compile(r" AND \w+\.\w+ = ANY\(%\(ids\)s::\w+\[\]\)")
-
-
-def _plain(value: Any) -> Any:
-    return _dumps(value) if isinstance(value, dict | list) else value
 
 
 def _dumps(value: Any) -> str:

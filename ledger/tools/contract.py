@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,6 +114,11 @@ class Tool:
         """Whether a step recorded under `version` and `digest` may run under this tool unasked."""
         same = (version, digest) == (self.version, self.digest)
         return same or not {version, digest}.isdisjoint(self.compatible_with)
+
+    @cached_property
+    def definition_text(self) -> str:
+        """The definition as JSON text, as each proposal sends it along."""
+        return json.dumps(self.definition)
 
     @cached_property
     def _args(self) -> Schema:

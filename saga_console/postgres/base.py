@@ -34,6 +34,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
             connection.close()
             self.pool.putconn(connection)  # which replaces a closed one
 
+    def _set_autocommit(self, autocommit: bool) -> None:
+        """The pool's connections come in autocommit, which Django sets anew on each take."""
+        if self.connection is None or self.connection.autocommit is not autocommit:
+            super()._set_autocommit(autocommit)  # type: ignore[misc]  # not in the stubs
+
     def _bring_the_warm_one_forward(self) -> None:
         """Have the pool give the connection that came back last, where it gives the first.
 
