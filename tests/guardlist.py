@@ -42,6 +42,14 @@ GUARDS = [
         "tests/test_engine_unread.py::test_a_step_that_was_proposed_meanwhile_is_started",
     ),
     Guard(
+        "Token: who may propose is looked up behind the lock, before anything is written",
+        "ledger/services/proposing.py",
+        "        proof.heed(found[0])\n",
+        "        pass\n",
+        "tests/test_api_proofs.py::"
+        "test_who_was_known_and_may_ask_no_more_is_told_that_and_nothing_else",
+    ),
+    Guard(
         "Intent: one without an outcome is a doubt, and never run again blindly",
         "ledger/services/sweeping.py",
         "plan(unit, saga, step, direction, tool=tool, round_no=attempt.round)",
@@ -72,7 +80,7 @@ GUARDS = [
     ),
     Guard(
         "Effect: a twin without an effect key waits for a person",
-        "ledger/services/proposing.py",
+        "ledger/services/beginning.py",
         'why.append(f"It looks like a duplicate of step {duplicate.step_id!r} '
         '({duplicate.state}).")',
         "pass",

@@ -10,10 +10,20 @@ from ninja.security import HttpBearer
 from ledger.bearer import Bearer
 from ledger.errors import Forbidden, NotFound, Unauthorized
 from ledger.services import tokens
+from ledger.services.proofs import Proof
+
+_PROOF = "_saga_proof"
 
 
 class TokenAuth(HttpBearer):
-    """`Authorization: Bearer <token>`; the caller is then `request.auth`."""
+    """`Authorization: Bearer <token>`; the caller is then `request.auth`.
+
+    With `proves_later` the operation itself looks the token up, in a `with proof(request)`.
+    """
+
+    def __init__(self, *, proves_later: bool = False) -> None:
+        super().__init__()
+        self._proves_later = proves_later
 
     def __call__(self, request: HttpRequest) -> Bearer:
         scheme, _, raw = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
@@ -24,7 +34,17 @@ class TokenAuth(HttpBearer):
         return self.authenticate(request, raw.strip())
 
     def authenticate(self, request: HttpRequest, token: str) -> Bearer:
-        return tokens.bearer(token)
+        if not self._proves_later:
+            return tokens.bearer(token)
+        proof = Proof(token)
+        setattr(request, _PROOF, proof)
+        return proof.bearer
+
+
+def proof(request: HttpRequest) -> Proof:
+    """That of an operation under `TokenAuth(proves_later=True)`."""
+    found: Proof = getattr(request, _PROOF)
+    return found
 
 
 def caller(request: HttpRequest) -> Bearer:

@@ -30,6 +30,7 @@ MAX_STEP_ID = 200
     response={200: StepDocument, 202: StepDocument},
     summary="Propose a step",
     openapi_extra=takes(NewStep, PREFER, IDEMPOTENCY_KEY, problems=(400, 409, 413, 422)),
+    auth=access.TokenAuth(proves_later=True),
 )
 def propose_step(request: HttpRequest, saga: str) -> HttpResponse:
     """Accepted at most once, however often it is submitted.
@@ -39,16 +40,17 @@ def propose_step(request: HttpRequest, saga: str) -> HttpResponse:
     step. `Prefer: wait=N` waits up to N seconds for the end; `Prefer: respond-async` makes
     the 409 a 202.
     """
-    bearer = access.agent(request)
-    saga_id = access.owned(saga, "saga")
-    asked = read(request, NewStep)
-    proposal = to_proposal(asked, _step_id(request, asked))
-    preference = parse(request.META.get("HTTP_PREFER", ""))
-    with waiting.seat(preference, saga_id) as watch:
-        answer = proposing.propose(saga_id, proposal, bearer=bearer)
-        faultpoints.reached("P3")
-        metrics.PROPOSALS.labels(answer.kind).inc()
-        return replies.reply_to_proposal(request, answer, preference, watch)
+    with access.proof(request) as proof:
+        bearer = access.agent(request)
+        saga_id = access.owned(saga, "saga")
+        asked = read(request, NewStep)
+        proposal = to_proposal(asked, _step_id(request, asked))
+        preference = parse(request.META.get("HTTP_PREFER", ""))
+        with waiting.seat(preference, saga_id) as watch:
+            answer = proposing.propose(saga_id, proposal, bearer=bearer, proof=proof)
+            faultpoints.reached("P3")
+            metrics.PROPOSALS.labels(answer.kind).inc()
+            return replies.reply_to_proposal(request, answer, preference, watch)
 
 
 def to_proposal(asked: NewStep, step_id: str) -> Proposal:

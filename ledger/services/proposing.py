@@ -14,57 +14,74 @@ from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
 from ledger.pipeline import Statement
-from ledger.rows import SagaRow, Variant
+from ledger.rows import SagaRow
+from ledger.services import beginning, refusals, remembering
 from ledger.services import proposing_sql as sql
-from ledger.services import refusals, remembering
-from ledger.services.alternatives import judged
 from ledger.services.answering import answer_for, answer_for_effect
-from ledger.services.asking import ask, denial, judge_variant
+from ledger.services.asking import ask
 from ledger.services.preparing import Prepared, prepare
+from ledger.services.proofs import Proof
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
-from ledger.states import STEP_FINISHED, Direction, StepState
+from ledger.states import Direction, StepState
 
 # How often a proposal looks again after losing an effect key to one that is just being
 # committed. The second look always finds it, unless that one was rolled back meanwhile.
 LOOKS = 5
 
 
-def propose(saga_id: UUID, proposal: Proposal, *, bearer: Bearer) -> Answer:
+def propose(
+    saga_id: UUID, proposal: Proposal, *, bearer: Bearer, proof: Proof | None = None
+) -> Answer:
     """Submit one step; asked again it answers from the ledger and runs nothing.
 
+    With `proof` the bearer is only presumed, and looked up behind the saga's lock.
+
     Raises NotFound, Forbidden, UnknownTool, InvalidArgs, StepMismatch, EffectClaimed,
-    PreviouslyRejected, SagaEnded (design section 4 has the table).
+    PreviouslyRejected, SagaEnded (design section 4 has the table); with `proof`, Unauthorized.
     """
     try:
-        return _answered(saga_id, proposal, bearer)
+        return _answered(saga_id, proposal, bearer, proof)
+    except errors.SagaError:
+        if proof is None:
+            raise
+        proof.ask()
+        if not proof.was_wrong:
+            raise
+        return propose(saga_id, proposal, bearer=proof.bearer)
     except (OperationalError, InterfaceError) as error:
         if connection.in_atomic_block or not storage.is_lost(error):
             raise
     # Nobody knows whether it was committed. Its key does: asked for again, the step answers,
     # and if this is the one that we had just inserted then it is accepted and not a repeat.
     connection.close()
-    answer = _answered(saga_id, proposal, bearer)
+    answer = _answered(saga_id, proposal, bearer, proof)
     ours = answer.kind == "in_flight" and answer.effect_of is None
     return replace(answer, kind="accepted") if ours else answer
 
 
-def _answered(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer:
-    answer = _propose(saga_id, proposal, bearer)
+def _answered(saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None) -> Answer:
+    answer = _propose(saga_id, proposal, bearer, proof)
     if isinstance(answer, errors.SagaError):
         raise answer
     return answer
 
 
 @storage.transition
-def _propose(saga_id: UUID, proposal: Proposal, bearer: Bearer) -> Answer | errors.SagaError:
+def _propose(
+    saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None
+) -> Answer | errors.SagaError:
     """A refusal that is a fact of the saga is returned, so that it is committed."""
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
     unit = Unit(bearer.actor)
-    *_, related = unit.lock([saga_id], then=_looks(saga_id, prepared))
+    owner = [] if proof is None else [proof.statement]
+    found = unit.lock([saga_id], then=[*owner, *_looks(saga_id, prepared)])
+    if proof is not None:
+        proof.heed(found[0])
+    related = found[-1]
     saga = unit.sagas.get(saga_id)
     if saga is None:
         return remembering.answer(saga_id, prepared, bearer)
@@ -175,9 +192,9 @@ def _insert(
         duplicate = related.get("lookalike")
         if duplicate is None and not prepared.claim:
             duplicate = related.get("twin") or related.get("version")
-    must_ask = _must_ask(prepared, duplicate, related.get("reopened"))
-    verdict, alternatives = _judged(saga, step, prepared, must_ask)
-    state = _first_state(verdict, related.get("before"))
+    must_ask = beginning.must_ask(prepared, duplicate, related.get("reopened"))
+    verdict, alternatives = beginning.judged(saga, step, prepared, must_ask)
+    state = beginning.first_state(verdict, related.get("before"))
     saga.step_count += 1
     unit.also(
         sql.INSERT_STEP,
@@ -192,7 +209,7 @@ def _insert(
             "rule": verdict.rule,
             "policy": verdict.policy_digest,
             "state": state,
-            "error": _denial(verdict) if state == StepState.REJECTED else None,
+            "error": beginning.denial_of(verdict) if state == StepState.REJECTED else None,
         },
     )
     unit.entry(
@@ -254,43 +271,3 @@ def heed_denials(unit: Unit, saga: SagaRow, *answers: Answer) -> None:
     unit.lock_with_steps([denied])
     row = unit.steps[denied]
     turn_back(unit, saga, row, f"the policy denies step {row.step_id}")
-
-
-def _judged(
-    saga: SagaRow, step: UUID, prepared: Prepared, must_ask: str
-) -> tuple[Verdict, list[Variant]]:
-    """The gate's verdicts, taken once: on the step itself, and on each of its alternatives."""
-    view = {
-        "id": str(step),
-        "step_id": prepared.proposal.step_id,
-        "position": saga.step_count + 1,
-    }
-    forward = Direction.FORWARD
-    verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=must_ask)
-    return verdict, judged(saga, view, prepared.alternatives, must_ask)
-
-
-def _must_ask(prepared: Prepared, duplicate: Any | None, reopened: Any | None) -> str:
-    why = []
-    if reopened is not None:
-        why.append(
-            f"A person rejected exactly this as step {reopened.step_id!r}, and it was reopened."
-        )
-    if duplicate is not None:
-        why.append(f"It looks like a duplicate of step {duplicate.step_id!r} ({duplicate.state}).")
-    if prepared.proposal.repeat_of is not None:
-        why.append(f"The agent says that it repeats step {prepared.proposal.repeat_of} on purpose.")
-    return " ".join(why)
-
-
-def _first_state(verdict: Verdict, before: Any | None) -> StepState:
-    if verdict.kind == "deny":
-        return StepState.REJECTED
-    if verdict.kind == "ask":
-        return StepState.AWAITING_APPROVAL
-    must_wait = before is not None and before.state not in STEP_FINISHED
-    return StepState.WAITING if must_wait else StepState.QUEUED
-
-
-def _denial(verdict: Verdict) -> str:
-    return json.dumps({"code": "denied", "detail": denial(verdict)})
