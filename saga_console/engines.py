@@ -52,10 +52,11 @@ shared_buffers = 256MB
 effective_cache_size = 1GB
 work_mem = 8MB
 maintenance_work_mem = 64MB
-# Steps are rows that are updated a few times and then never again: clean up early and often.
-autovacuum_naptime = 10s
+# Steps are rows that are updated a few times and then never again: clean up early and often. What
+# is prepared finds its rows by keys, so counting what is there is for pages, and can wait.
+autovacuum_naptime = 30s
 autovacuum_vacuum_scale_factor = 0.05
-autovacuum_analyze_scale_factor = 0.02
+autovacuum_analyze_scale_factor = 0.1
 max_wal_size = 2GB
 checkpoint_timeout = 15min
 # A local disk answers random reads as fast as sequential ones.
