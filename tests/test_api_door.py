@@ -14,6 +14,7 @@ from ledger.api.problems import answer_error
 from ledger.errors import SagaError
 from ledger.models import Step
 from ledger.queries import gauges
+from saga_console.api import api
 from saga_console.home import BASE_DIR
 from tests.apicast import Caller, problem_type
 
@@ -159,3 +160,13 @@ def test_no_gauge_scans_a_table_that_grows() -> None:
         assert "ledger_outbox_due" in str(cursor.fetchall())
         cursor.execute("EXPLAIN " + gauges._IGNORED, [1])
         assert "ledger_shift_ignored" in str(cursor.fetchall())
+
+
+def test_an_operation_that_leaves_its_answer_to_the_framework_is_refused(rf: Any) -> None:
+    """The response that it would fill in is one for all requests."""
+    shared = api.create_temporal_response(rf.get("/api/v1/thing"))
+    assert shared is api.create_temporal_response(rf.get("/api/v1/other"))
+    with pytest.raises(TypeError, match="a response of its own"):
+        shared.status_code = 200
+    with pytest.raises(TypeError, match="a response of its own"):
+        shared.content = b"of one caller"

@@ -37,7 +37,6 @@ IDEMPOTENCY_KEY: dict[str, Any] = {
 _EVERYWHERE = (401, 429, 503)
 # What operations said that they read, of whichever app.
 _bodies: dict[str, type[BaseModel]] = {}
-_NEVER_SENT = HttpResponse()
 
 
 def takes(
@@ -72,6 +71,25 @@ def _ref(model: type[BaseModel]) -> dict[str, str]:
 def _titles(status: int) -> str:
     known = [e for e in SagaError.__subclasses__() if e.status == status]
     return " · ".join(f"`{error.type}`: {error.title}" for error in known) or "Try again soon"
+
+
+class _NeverSent(HttpResponse):
+    """What the framework has an operation fill in. Each of ours answers with one of its own, so one
+    is enough for all requests, and nothing may be written into it."""
+
+    _is_made = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_made = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self._is_made:
+            raise TypeError("an operation answers with a response of its own: see replies.reply")
+        super().__setattr__(name, value)
+
+
+_NEVER_SENT = _NeverSent()
 
 
 class ConsoleAPI(NinjaAPI):
