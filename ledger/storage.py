@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
+import psycopg
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
@@ -26,6 +27,7 @@ from django.db import (
     connections,
     transaction,
 )
+from psycopg_pool import PoolTimeout
 
 from ledger.pipeline import STALE, Found, Params, Statement, channel
 
@@ -66,7 +68,14 @@ def _run(statements: Sequence[Statement], *, commit: bool = False) -> list[Found
     mine = connections[DEFAULT_DB_ALIAS]
     with mine.wrap_database_errors:
         mine.ensure_connection()
-        return channel(mine.connection).run(statements, commit=commit)
+        hot = channel(mine.connection)
+        try:
+            return hot.run(statements, commit=commit)
+        except psycopg.Error as error:
+            # Alone they are prepared anew at once; in a transaction all of it begins anew.
+            if mine.in_atomic_block or error.sqlstate not in STALE:
+                raise
+            return hot.run(statements, commit=commit)
 
 
 def rows(sql: str, params: Params = ()) -> list[Any]:
@@ -159,6 +168,15 @@ def is_lost(error: BaseException) -> bool:
     return not state or state.startswith("08") or state in {"57P01", "57P02", "57P03"}
 
 
+def may_be_done(error: BaseException) -> bool:
+    """Whether a COMMIT may have been carried out whose answer was lost.
+
+    Not where no connection was to be had: nothing was sent, and to wait for one again would hold
+    a web thread as long once more.
+    """
+    return is_lost(error) and not isinstance(error.__cause__, PoolTimeout)
+
+
 def alone(work: Callable[[], int | bool]) -> int:
     """One row of many that a sweep takes: what goes wrong with it is told, and stops no other."""
     try:
@@ -183,7 +201,7 @@ def read_back(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except (OperationalError, InterfaceError) as error:
-            if connection.in_atomic_block or not is_lost(error):
+            if connection.in_atomic_block or not may_be_done(error):
                 raise
             logger.warning("the connection was lost in %s; reading back", function.__name__)
             connection.close()

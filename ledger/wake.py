@@ -69,9 +69,16 @@ class Watch:
         hub().follow(self, str(key))
         self.look_yourself()
 
-    def rings_within(self, seconds: float) -> bool:
-        """Whether anything is told within `seconds`; it is left for `wait` to hear."""
-        return self._bell.wait(seconds)
+    def rings_within(self, seconds: float, *, about: Key) -> bool:
+        """Whether `about` is told of within `seconds`; it is left for `wait` to hear."""
+        deadline = time.monotonic() + seconds
+        while self._bell.wait(max(0.0, deadline - time.monotonic())):
+            with self._lock:
+                if self._blind or str(about) in self._told:
+                    return True
+                self._told.clear()
+                self._bell.clear()
+        return False
 
     def wait(
         self,

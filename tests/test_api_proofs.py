@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from ledger.models import Entry, Saga, Step, Token
 from ledger.models.fields import ClockTimestamp
 from ledger.services import tokens
+from ledger.services.proofs import Proof
 from tests.apicast import Answer, Caller, problem_type
 from tests.running import eventually
+from tests.test_engine_lost_commit import backend_killed_at_commit
 
 pytestmark = [pytest.mark.usefixtures("tools"), pytest.mark.django_db(transaction=True)]
 STEP = {"step_id": "s2", "tool": "notes.add", "args": {"id": "b"}}
@@ -88,9 +92,15 @@ def test_a_saga_of_another_agent_stays_unseen(other_agent: Caller, saga: str) ->
         assert other_agent.propose(saga, "s2").status_code == 404
 
 
+@pytest.mark.parametrize("presumed", [[], ["other.*"]], ids=["as presumed", "otherwise"])
 def test_what_is_revoked_while_a_proposal_waits_for_its_saga_is_refused(
-    agent: Caller, saga: str
+    agent: Caller, saga: str, presumed: list[str]
 ) -> None:
+    """Also where all had to begin anew, because the token was good for something else."""
+    mine = Token.objects.filter(digest=tokens.digest(str(agent.token)))
+    mine.update(tools=presumed)
+    agent.propose(saga, "s1")
+    mine.update(tools=[])
     answers: list[Answer] = []
 
     def propose() -> None:
@@ -109,6 +119,42 @@ def test_what_is_revoked_while_a_proposal_waits_for_its_saga_is_refused(
     (answer,) = answers
     assert (answer.status_code, problem_type(answer)) == (401, "unauthorized")
     assert Step.objects.count() == 1
+
+
+@contextmanager
+def good_for_less_once_a_step_is_stored() -> Iterator[None]:
+    """The agent's tokens are changed by the very transaction that stores its next step."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION test_narrow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "UPDATE ledger_token SET tools = '{notes.*}'; RETURN NULL; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER test_narrow AFTER INSERT ON ledger_step "
+            "FOR EACH ROW EXECUTE FUNCTION test_narrow()"
+        )
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION test_narrow CASCADE")
+
+
+def test_a_step_whose_commit_was_lost_is_accepted_for_the_token_as_it_is_since(
+    agent: Caller, saga: str
+) -> None:
+    with good_for_less_once_a_step_is_stored(), backend_killed_at_commit(before=False):
+        answer = agent.propose(saga, "s2", args={"id": "b"})
+    assert (answer.status_code, answer.json()["step_id"]) == (202, "s2")
+    assert Step.objects.count() == 2
+
+
+def test_while_the_ledger_is_away_nobody_is_looked_up(agent: Caller, saga: str) -> None:
+    """Each look would wait for a connection as long once more, and hold a web thread."""
+    connection.close()
+    with pytest.raises(OperationalError), Proof(str(agent.token)):
+        raise OperationalError("no connection is to be had")
+    assert connection.connection is None
 
 
 def someone_waits_for_a_row() -> bool:

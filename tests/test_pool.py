@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
+from psycopg_pool import ConnectionPool
 
 from ledger import storage
 
@@ -60,6 +61,25 @@ def test_a_transition_survives_a_server_that_has_forgotten_every_prepared_statem
         cursor.execute("DEALLOCATE ALL")
     assert counted() == 0
     assert connection.connection.info.transaction_status == TransactionStatus.IDLE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_look_outside_a_transition_survives_it_too() -> None:
+    assert storage.the_row("SELECT count(*) AS n FROM ledger_step").n == 0
+    with connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL")
+    mine = connection.connection
+    assert storage.the_row("SELECT count(*) AS n FROM ledger_step").n == 0
+    assert connection.connection is mine
+
+
+def test_where_no_connection_was_to_be_had_nothing_may_be_done() -> None:
+    """Nothing was sent, so there is no lost COMMIT to read back."""
+    nowhere = ConnectionPool("host=127.0.0.1 port=1", min_size=1, timeout=0.1, open=True)
+    with nowhere, pytest.raises(OperationalError) as met, connection.wrap_database_errors:
+        nowhere.getconn()
+    assert storage.is_lost(met.value)
+    assert not storage.may_be_done(met.value)
 
 
 @pytest.mark.django_db(transaction=True)

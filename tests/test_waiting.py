@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection
 
-from ledger import wake
+from ledger import storage, wake
 from ledger.api import waiting
 from ledger.api.prefer import Preference
 
@@ -74,6 +74,40 @@ def test_alone_it_is_kept_for_a_bell_within_the_moment_and_one_look(
 ) -> None:
     monkeypatch.setattr(waiting, "KEEPS_S", 20.0)
     assert kept_when_rung(watch, 0.1) == [True, False]
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_bell_for_another_step_of_the_saga_does_not_keep_it(
+    watch: wake.Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "KEEPS_S", 0.3)
+    watch.tell([str(uuid4())])
+    assert kept_when_rung(watch, 0.8) == [False, False]
+
+
+def test_one_that_was_cut_while_it_was_kept_is_replaced(
+    watch: wake.Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "KEEPS_S", 20.0)
+    step = uuid4()
+    connection.ensure_connection()
+    backend = storage.the_row("SELECT pg_backend_pid() AS pid").pid
+
+    def cut_and_ring() -> None:
+        # This thread's own connection.
+        storage.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
+        connection.close()
+        watch.tell([str(step)])
+
+    ringer = threading.Thread(target=cut_and_ring)
+    ringer.start()
+
+    def look() -> str:
+        return str(storage.the_row("SELECT 'found' AS word").word)
+
+    found = waiting.for_a_new_step(watch, look, 30, step=step)
+    ringer.join()
+    assert found == "found"
 
 
 @pytest.mark.usefixtures("soon")

@@ -18,6 +18,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connections
 
+from ledger import storage
 from ledger.api.prefer import Preference
 from ledger.wake import Watch, watching
 
@@ -75,10 +76,12 @@ def for_a_new_step(
     The caller sits in a seat, registered before it proposed: the first look is when the bell rings.
     """
     deadline = time.monotonic() + seconds
-    if not (_room().taken == 1 and watch.rings_within(min(KEEPS_S, seconds))):
+    if not (_room().taken == 1 and watch.rings_within(min(KEEPS_S, seconds), about=step)):
         let_go()
     left = deadline - time.monotonic()
-    return watch.wait(without_connection(look), left, about=step, look_first=False)
+    # One that was kept may have died meanwhile; the pool looks at what it gives.
+    look = without_connection(storage.read_back(look))
+    return watch.wait(look, left, about=step, look_first=False)
 
 
 def without_connection(look: Callable[[], Found | None]) -> Callable[[], Found | None]:

@@ -59,14 +59,22 @@ class Proof:
         if not self._has_asked:
             self.bearer = self._learned(storage.rows(*self.statement))
 
+    def presume(self) -> None:
+        """Take the bearer that was found for the one to look up anew: behind the next lock."""
+        self._presumed, self._has_asked = self.bearer, False
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        # Whatever it ends with, who may not ask is told that and nothing else.
-        if kind is None or issubclass(kind, Exception):
+        # Whatever it ends with, who may not ask is told that and nothing else; but that the ledger
+        # is away, which the look would only find out once more.
+        if error is None or (isinstance(error, Exception) and not storage.is_away(error)):
             self.ask()
 
     def _learned(self, rows: Sequence[Any]) -> Bearer:

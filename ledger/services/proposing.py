@@ -44,15 +44,8 @@ def propose(
     """
     try:
         return _answered(saga_id, proposal, bearer, proof)
-    except errors.SagaError:
-        if proof is None:
-            raise
-        proof.ask()
-        if not proof.was_wrong:
-            raise
-        return propose(saga_id, proposal, bearer=proof.bearer)
     except (OperationalError, InterfaceError) as error:
-        if connection.in_atomic_block or not storage.is_lost(error):
+        if connection.in_atomic_block or not storage.may_be_done(error):
             raise
     # Nobody knows whether it was committed. Its key does: asked for again, the step answers,
     # and if this is the one that we had just inserted then it is accepted and not a repeat.
@@ -63,10 +56,21 @@ def propose(
 
 
 def _answered(saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None) -> Answer:
-    answer = _propose(saga_id, proposal, bearer, proof)
-    if isinstance(answer, errors.SagaError):
-        raise answer
-    return answer
+    """The answer; begun anew where the token is another one than was presumed."""
+    for look in range(LOOKS):
+        try:
+            answer = _propose(saga_id, proposal, proof.bearer if proof else bearer, proof)
+            if isinstance(answer, errors.SagaError):
+                raise answer
+            return answer
+        except errors.SagaError:
+            if proof is None or look == LOOKS - 1:
+                raise
+            proof.ask()
+            if not proof.was_wrong:
+                raise
+            proof.presume()
+    raise AssertionError("the last look raises or answers")
 
 
 @storage.transition
