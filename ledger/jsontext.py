@@ -210,8 +210,6 @@ class _Keeper:
     def keep(self, value: Any, depth: int) -> Any:
         if value is None or value is True or value is False:
             return value
-        if type(value) is str and self.longest is None and not UNSTORABLE.search(value):
-            return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int):
@@ -233,8 +231,6 @@ class _Keeper:
         return value if value.bit_length() <= 1024 else self.odd(hex(value))
 
     def name(self, key: Any) -> str:
-        if type(key) is str and not UNSTORABLE.search(key) and self.longest is None:
-            return key
         return self.text(key) if isinstance(key, str) else str(self.odd(str(key)))
 
     def odd(self, text: str) -> str:

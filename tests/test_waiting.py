@@ -69,11 +69,22 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_alone_it_is_kept_for_a_bell_within_the_moment_and_one_look(
-    watch: wake.Watch, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("keeps_s", "rings_after_s", "kept"),
+    [
+        pytest.param(20.0, 0.1, [True, False], id="a bell within it: for one look"),
+        pytest.param(0.05, 0.6, [False, False], id="a bell after it: given back"),
+    ],
+)
+def test_alone_it_is_kept_for_a_moment(
+    watch: wake.Watch,
+    monkeypatch: pytest.MonkeyPatch,
+    keeps_s: float,
+    rings_after_s: float,
+    kept: list[bool],
 ) -> None:
-    monkeypatch.setattr(waiting, "KEEPS_S", 20.0)
-    assert kept_when_rung(watch, 0.1) == [True, False]
+    monkeypatch.setattr(waiting, "KEEPS_S", keeps_s)
+    assert kept_when_rung(watch, rings_after_s) == kept
 
 
 @pytest.mark.usefixtures("soon")
@@ -108,14 +119,6 @@ def test_one_that_was_cut_while_it_was_kept_is_replaced(
     found = waiting.for_a_new_step(watch, look, 30, step=step)
     ringer.join()
     assert found == "found"
-
-
-@pytest.mark.usefixtures("soon")
-def test_after_that_moment_it_has_been_given_back(
-    watch: wake.Watch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "KEEPS_S", 0.05)
-    assert kept_when_rung(watch, 0.6) == [False, False]
 
 
 @pytest.mark.usefixtures("soon")

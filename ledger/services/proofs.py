@@ -43,15 +43,10 @@ class Proof:
         """To be sent behind the first lock; `heed` its rows before anything else."""
         return tokens.finding(self._raw)
 
-    @property
-    def was_wrong(self) -> bool:
-        """Whether the bearer is not the one presumed: all is to be done anew, for this one."""
-        return self.bearer != self._presumed
-
     def heed(self, rows: Sequence[Any]) -> None:
-        """Raises Unauthorized when the token is nobody's, or not as presumed (`was_wrong`)."""
+        """Raises Unauthorized when the token is nobody's, or not as presumed (`is_corrected`)."""
         self.bearer = self._learned(rows)
-        if self.was_wrong:
+        if self.bearer != self._presumed:
             raise Unauthorized("The token is good for something else since.")
 
     def ask(self) -> None:
@@ -59,9 +54,17 @@ class Proof:
         if not self._has_asked:
             self.bearer = self._learned(storage.rows(*self.statement))
 
-    def presume(self) -> None:
-        """Take the bearer that was found for the one to look up anew: behind the next lock."""
-        self._presumed, self._has_asked = self.bearer, False
+    def is_corrected(self) -> bool:
+        """Whether the bearer was another than presumed: then all is to be done anew for this one,
+        who is presumed from now on and looked up behind the next lock.
+
+        Raises Unauthorized when the token is nobody's.
+        """
+        self.ask()
+        was_wrong = self.bearer != self._presumed
+        if was_wrong:
+            self._presumed, self._has_asked = self.bearer, False
+        return was_wrong
 
     def __enter__(self) -> Self:
         return self

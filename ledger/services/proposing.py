@@ -57,20 +57,15 @@ def propose(
 
 def _answered(saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None) -> Answer:
     """The answer; begun anew where the token is another one than was presumed."""
-    for look in range(LOOKS):
-        try:
-            answer = _propose(saga_id, proposal, proof.bearer if proof else bearer, proof)
-            if isinstance(answer, errors.SagaError):
-                raise answer
-            return answer
-        except errors.SagaError:
-            if proof is None or look == LOOKS - 1:
-                raise
-            proof.ask()
-            if not proof.was_wrong:
-                raise
-            proof.presume()
-    raise AssertionError("the last look raises or answers")
+    try:
+        answer = _propose(saga_id, proposal, proof.bearer if proof else bearer, proof)
+        if isinstance(answer, errors.SagaError):
+            raise answer
+        return answer
+    except errors.SagaError:
+        if proof is None or not proof.is_corrected():
+            raise
+    return _answered(saga_id, proposal, bearer, proof)
 
 
 @storage.transition
