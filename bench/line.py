@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,11 +22,12 @@ class Broken(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Header names are in lower case."""
+    """Header names are in lower case; `seconds`, from the request's first byte to the last here."""
 
     status: int
     headers: dict[str, str]
     body: bytes
+    seconds: float
 
     def json(self) -> Any:
         return json.loads(self.body)
@@ -63,11 +65,14 @@ class Line:
         return self._ask(head.encode() + body)
 
     def _ask(self, request: bytes) -> Reply:
+        started = time.perf_counter()
         self._socket.sendall(request)
         first, *lines = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         named = (line.partition(":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in named}
-        return Reply(int(first.split(" ", 2)[1]), headers, self._body(headers))
+        body = self._body(headers)
+        seconds = time.perf_counter() - started
+        return Reply(int(first.split(" ", 2)[1]), headers, body, seconds)
 
     def _body(self, headers: dict[str, str]) -> bytes:
         if headers.get("transfer-encoding", "").lower() != "chunked":

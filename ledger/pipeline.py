@@ -9,12 +9,11 @@ each cursor; here both travel with the statements, and a statement costs a third
 from __future__ import annotations
 
 import itertools
-import re
 import select
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import psycopg
@@ -24,8 +23,8 @@ from psycopg.errors import error_from_result
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.json import JsonbLoader
 
-Params = Sequence[Any] | dict[str, Any]
-Statement = tuple[str, Params]
+from ledger.statements import Params, Statement, as_postgres_reads
+
 # A statement as it was given, as Postgres reads it, and its values.
 Bound = tuple[str, bytes, list[Any]]
 
@@ -40,9 +39,10 @@ _AROUND = frozenset({"BEGIN", "COMMIT"})
 _BAD = int(pq.ConnStatus.BAD)
 _SYNC = int(pq.ExecStatus.PIPELINE_SYNC)
 _FATAL = int(pq.ExecStatus.FATAL_ERROR)
+_ABORTED = int(pq.ExecStatus.PIPELINE_ABORTED)
 _TUPLES = int(pq.ExecStatus.TUPLES_OK)
-_PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|(s)|(%)|)")
 _CHANNEL = "_saga_channel"
+_TOO_LATE = "a statement before it had failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,17 @@ class Found:
 
     rows: list[Any]
     count: int
+
+
+@dataclass(slots=True, eq=False)
+class Coming:
+    """Statements that are under way; `found` is there once they have been heard."""
+
+    statements: Sequence[Statement]
+    is_soon: bool = False
+    found: list[Found] | None = None
+    # For each result to come: a statement's text, and whether it is only about preparing that.
+    sent: list[tuple[str, bool]] = field(default_factory=list)
 
 
 def channel(connection: psycopg.Connection[Any]) -> Channel:
@@ -62,6 +73,11 @@ def channel(connection: psycopg.Connection[Any]) -> Channel:
     return found
 
 
+# The channels of this process that wait for Postgres. Where others do, cores are busy: to wake
+# Postgres once more costs more than it gains (the rate of sixteen callers was 0.97 of before).
+_WAITING: set[Any] = set()
+
+
 class Channel:
     """One connection's prepared statements. Used by one thread at a time, as the connection is."""
 
@@ -70,6 +86,7 @@ class Channel:
         self._pg = connection.pgconn
         self._names: dict[str, bytes] = {}
         self._preparing: dict[str, bytes] = {}
+        self._under_way: list[Coming] = []
         self._numbers = itertools.count()
         self._shapes: dict[str, Callable[..., Any]] = {}
         self._adapt = Transformer(_Adapting(connection))
@@ -80,28 +97,81 @@ class Channel:
         """Run statements in order; with `commit`, end the transaction in the same trip.
 
         Begins a transaction when the connection is not in autocommit and not in one. The first
-        error of Postgres is raised, and nothing after it was run. An error on the way closes
-        the connection: nobody knows what was done.
+        error of Postgres is raised, and nothing after it was run: one of what was sent ahead
+        first. An error on the way closes the connection: nobody knows what was done.
         """
-        bound = [self._bind(sql, params) for sql, params in statements]
-        is_idle = self._pg.transaction_status == pq.TransactionStatus.IDLE
-        if is_idle and not statements:
+        if not statements and self._is_quiet() and self._is_idle():
             return []
+        own = Coming(statements)
+        bound = [self._bind(sql, params) for sql, params in statements]
         try:
-            begin = is_idle and not self._connection.autocommit
-            self._pg.enter_pipeline_mode()
-            sent = list(self._send([_BEGIN] * begin + bound + [_COMMIT] * commit))
+            self._send(own, bound + [_COMMIT] * commit)
             self._pg.pipeline_sync()
             self._push()
-            results = list(self._results())
+            results = self._wait_for(self._results())
         except BaseException:
             self._connection.close()
             raise
         self._pg.exit_pipeline_mode()
-        return self._understand(statements, sent, results, commit=commit)
+        under_way, self._under_way = self._under_way, []
+        for one in under_way:
+            mine, results = results[: len(one.sent)], results[len(one.sent) :]
+            one.found = self._understand(one, mine)
+        if commit and mine[-1].command_status != b"COMMIT":
+            raise psycopg.InternalError("the transaction had failed and was rolled back")
+        return own.found or []
+
+    def ahead(self, statements: Sequence[Statement], *, soon: bool = False) -> Coming:
+        """Send statements and go on while Postgres works on them, unless it works for others too.
+
+        What goes wrong with them is raised by what is run next, or by `hear`. Until something is
+        run, nothing but this channel may use the connection (`settle`). `soon`: they will be heard
+        before that, so Postgres is not to keep their answers until then.
+        """
+        coming = Coming(statements, soon)
+        bound = [self._bind(sql, params) for sql, params in statements]
+        try:
+            self._send(coming, bound)
+            if soon:
+                self._pg.send_flush_request()
+            if not _WAITING:
+                self._push()
+        except BaseException:
+            self._connection.close()
+            raise
+        return coming
+
+    def hear(self, coming: Coming) -> list[Found]:
+        """Wait for what was sent ahead: when that was to be `soon`, for nothing sent after it."""
+        if not coming.is_soon:
+            self.settle()
+        while coming in self._under_way:
+            try:
+                self._push()
+                results = self._wait_for(islice(self._results(), len(self._under_way[0].sent)))
+            except BaseException:
+                self._connection.close()
+                raise
+            first = self._under_way.pop(0)
+            first.found = self._understand(first, results)
+        if coming.found is None:
+            raise psycopg.InternalError(_TOO_LATE)
+        return coming.found
+
+    def settle(self) -> None:
+        """Wait for what was sent ahead and nobody has waited for. Raises what went wrong."""
+        if not self._is_quiet():
+            self.run([])
+
+    def _is_idle(self) -> bool:
+        return self._pg.transaction_status == pq.TransactionStatus.IDLE
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing was sent ahead."""
+        return self._pg.pipeline_status == pq.PipelineStatus.OFF
 
     def _bind(self, sql: str, params: Params) -> Bound:
-        text, order = _parsed(sql)
+        text, order = as_postgres_reads(sql)
         if isinstance(params, dict):
             params = [params[name] for name in order]
         elif len(params) != len(order):
@@ -109,22 +179,26 @@ class Channel:
         formats = [PyFormat.TEXT] * len(params)
         return sql, text, list(self._adapt.dump_sequence(params, formats))
 
-    def _send(self, bound: Sequence[Bound]) -> Iterator[tuple[str, bool]]:
-        """Send everything; for each result to come, a statement's text, and whether what it
-        answers is only that statement's preparation."""
-        # Only what the server says it has prepared is used again: see `_understand`.
-        preparing = self._preparing = {}
+    def _send(self, coming: Coming, bound: Sequence[Bound]) -> None:
+        """Give everything to libpq, behind what is under way or else behind a BEGIN."""
+        if self._is_quiet():
+            # Only what the server says it has prepared is used again: see `_understand`.
+            self._preparing = {}
+            if self._is_idle() and not self._connection.autocommit:
+                bound = [_BEGIN, *bound]
+            self._pg.enter_pipeline_mode()
+        self._under_way.append(coming)
         for sql, text, values in bound:
-            name = self._names.get(sql) or preparing.get(sql)
+            name = self._names.get(sql) or self._preparing.get(sql)
             if name is None:
                 # Who looks at the wire shall see where a transaction ends. No name comes twice:
                 # what is prepared anew may still be there under its old one.
                 word = sql.encode() if sql in _AROUND else b"saga"
-                name = preparing[sql] = b"%s_%d" % (word, next(self._numbers))
+                name = self._preparing[sql] = b"%s_%d" % (word, next(self._numbers))
                 self._pg.send_prepare(name, text)
-                yield sql, True
+                coming.sent.append((sql, True))
             self._pg.send_query_prepared(name, values)
-            yield sql, False
+            coming.sent.append((sql, False))
 
     def _push(self) -> None:
         """Hand everything to the kernel, reading meanwhile: else both sides could wait."""
@@ -135,6 +209,13 @@ class Channel:
                     self._pg.consume_input()
             finally:
                 self._poll.modify(self._pg.socket, select.POLLIN)
+
+    def _wait_for(self, results: Iterator[pq.abc.PGresult]) -> list[pq.abc.PGresult]:
+        _WAITING.add(self)
+        try:
+            return list(results)
+        finally:
+            _WAITING.discard(self)
 
     def _results(self) -> Iterator[pq.abc.PGresult]:
         """One result for each thing sent, up to the mark that ends the trip."""
@@ -155,27 +236,19 @@ class Channel:
                 raise error_from_result(result, encoding="utf-8")
             yield result
 
-    def _understand(
-        self,
-        statements: Sequence[Statement],
-        sent: list[tuple[str, bool]],
-        results: list[pq.abc.PGresult],
-        *,
-        commit: bool,
-    ) -> list[Found]:
+    def _understand(self, coming: Coming, results: list[pq.abc.PGresult]) -> list[Found]:
         answers = []
-        for (sql, is_preparation), result in zip(sent, results, strict=False):
+        for (sql, is_preparation), result in zip(coming.sent, results, strict=False):
             if result.status == _FATAL:
                 raise self._error(result)
+            if result.status == _ABORTED:
+                raise psycopg.InternalError(_TOO_LATE)
             if is_preparation:
                 self._names[sql] = self._preparing[sql]
             elif sql not in _AROUND:
                 answers.append(result)
-        if commit and results[-1].command_status != b"COMMIT":
-            raise psycopg.InternalError("the transaction had failed and was rolled back")
-        return [
-            self._load(sql, result) for (sql, _), result in zip(statements, answers, strict=True)
-        ]
+        both = zip(coming.statements, answers, strict=True)
+        return [self._load(sql, result) for (sql, _), result in both]
 
     def _error(self, result: pq.abc.PGresult) -> psycopg.Error:
         error = error_from_result(result, encoding="utf-8")
@@ -204,24 +277,3 @@ class _Adapting:
         self.adapters = AdaptersMap(connection.adapters)
         self.adapters.register_loader("jsonb", JsonbLoader)
         self.adapters.register_loader("timestamptz", TimestamptzLoader)
-
-
-@cache
-def _parsed(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    """`%s` and `%(name)s` as `$1`; and which value each number stands for.
-
-    Never called with text from outside: every statement is a constant of the program.
-    """
-    order: list[str] = []
-
-    def numbered(found: re.Match[str]) -> str:
-        name, plain, percent = found.groups()
-        if percent:
-            return "%"
-        if not name and not plain:
-            raise psycopg.ProgrammingError(f"a lone % in {sql!r}: write %%")
-        if plain or name not in order:
-            order.append(name or "")
-        return f"${order.index(name) + 1 if name else len(order)}"
-
-    return _PLACEHOLDER.sub(numbered, sql).encode(), tuple(order)

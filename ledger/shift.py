@@ -14,15 +14,15 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from uuid import UUID
 
-import psycopg
 from django.conf import settings
 from django.db import connection
 
 from ledger import faultpoints, storage
 from ledger.drills import DrillHand
-from ledger.listening import LOST, drain, listen
+from ledger.listening import LOST, EarsAtWork
 from ledger.outcomes import Failed, Outcome, Sighting
 from ledger.services import shifts
 from ledger.services.assignments import Assignment
@@ -55,7 +55,7 @@ class ShiftLoop:
         self._bell, self._rope = socket.socketpair()
         self._bell.setblocking(False)
         self._rope.setblocking(False)
-        self._ears: psycopg.Connection | None = None
+        self._ears = EarsAtWork("ledger_outbox")
         self._drills = DrillHand(shift, self._stroke)
         self._next_beat = 0.0
         # Whether there may be something to take: after a NOTIFY, a poll, or work that left more.
@@ -75,13 +75,10 @@ class ShiftLoop:
                     logger.exception("the database did not answer; trying again")
                     self._reconnect()
         shifts.end(self.shift, self.ran)
-        self._close()
+        self._ears.end()
+        self._bell.close()
+        self._rope.close()
         return self.ran
-
-    def _close(self) -> None:
-        for end in (self._bell, self._rope, self._ears):
-            if end is not None:
-                end.close()
 
     def _is_over(self) -> bool:
         if self._running or self._unwritten or self._drills.is_busy:
@@ -183,20 +180,17 @@ class ShiftLoop:
 
     def _wait(self) -> None:
         """Until a call comes back, a NOTIFY is heard, or the poll is due."""
-        ears = self._ears
-        if ears is None or ears.closed:
-            self._ears = listen("ledger_outbox")
-            self._hungry = True  # something may have been sent before we listened
+        if self._ears.begin() or self._ears.rang():
+            self._hungry = True
             return
         more_at_once = self._hungry and len(self._running) < self.threads
         patience = 0.0 if more_at_once else POLL_S
-        heard, _, _ = select.select([self._bell.fileno(), ears.fileno()], [], [], patience)
-        if self._bell.fileno() in heard:
+        bell, ears = self._bell.fileno(), self._ears.fileno()
+        heard, _, _ = select.select([bell, ears], [], [], patience)
+        if bell in heard:
             self._bell.recv(4096)
-        if ears.fileno() in heard:
-            drain(ears)
         # A call that came back leaves nothing new by itself: `record` says what it left.
-        self._hungry |= heard != [self._bell.fileno()]
+        self._hungry |= not heard or (ears in heard and self._ears.rang(reads=True))
 
     def _beat(self) -> None:
         now = time.monotonic()
@@ -212,8 +206,7 @@ class ShiftLoop:
         self._next_beat = now + shortest / shifts.BEATS_PER_LEASE
 
     def _reconnect(self) -> None:
+        with suppress(*LOST):
+            self._ears.end()
         connection.close()
-        if self._ears is not None:
-            self._ears.close()
-            self._ears = None
         time.sleep(RECONNECT_S)

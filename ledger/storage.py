@@ -29,7 +29,8 @@ from django.db import (
 )
 from psycopg_pool import PoolTimeout
 
-from ledger.pipeline import STALE, Found, Params, Statement, channel
+from ledger.pipeline import STALE, Coming, Found, channel
+from ledger.statements import Params, Statement
 
 logger = logging.getLogger(__name__)
 
@@ -108,6 +109,26 @@ def rows_all(statements: Sequence[Statement]) -> list[list[Any]]:
     a lock is read under it.
     """
     return [found.rows for found in _run(statements)] if statements else []
+
+
+def ahead(statements: Sequence[Statement], *, soon: bool = False) -> Coming:
+    """Send statements of the transaction that is open, and go on while Postgres works on them.
+
+    `rows_of` waits for what they find, and with `soon` for nothing that was sent after them. What
+    goes wrong is raised there, or by whatever reads before.
+    """
+    mine = connections[DEFAULT_DB_ALIAS]
+    assert mine.in_atomic_block
+    with mine.wrap_database_errors:
+        mine.ensure_connection()
+        return channel(mine.connection).ahead(statements, soon=soon)
+
+
+def rows_of(coming: Coming) -> list[list[Any]]:
+    """The rows of each statement that was sent ahead."""
+    mine = connections[DEFAULT_DB_ALIAS]
+    with mine.wrap_database_errors:
+        return [found.rows for found in channel(mine.connection).hear(coming)]
 
 
 def execute_all(statements: Sequence[Statement]) -> None:

@@ -23,6 +23,7 @@ from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.recording import Finished, record
+from ledger.statements import Statement
 from tests.approvalcast import agent, claim, tools
 from tests.shop import assert_verifies
 
@@ -32,17 +33,24 @@ SHIFT = UUID(int=1)
 
 
 @contextmanager
-def trips() -> Iterator[list[Sequence[pipeline.Statement]]]:
+def trips() -> Iterator[list[Sequence[Statement]]]:
     """The statements of each trip to Postgres while the block lasts."""
-    made: list[Sequence[pipeline.Statement]] = []
-    run = pipeline.Channel.run
+    made: list[Sequence[Statement]] = []
+    begun: list[Statement] = []
+    run, ahead = pipeline.Channel.run, pipeline.Channel.ahead
 
     def counted(self: Any, statements: Any, *, commit: bool = False) -> Any:
-        made.append(statements)
+        made.append([*begun, *statements])
+        begun.clear()
         return run(self, statements, commit=commit)
+
+    def noted(self: Any, statements: Any, *, soon: bool = False) -> Any:
+        begun.extend(statements)
+        return ahead(self, statements, soon=soon)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline.Channel, "run", counted)
+        patch.setattr(pipeline.Channel, "ahead", noted)
         yield made
 
 

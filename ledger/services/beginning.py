@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from ledger.gate import Verdict
+from ledger.models.fields import uuid7
 from ledger.rows import SagaRow, Variant
 from ledger.services.alternatives import judged as judged_alternatives
 from ledger.services.asking import denial, judge_variant
@@ -14,17 +17,36 @@ from ledger.services.preparing import Prepared
 from ledger.states import STEP_FINISHED, Direction, StepState
 
 
-def judged(
-    saga: SagaRow, step: UUID, prepared: Prepared, why_ask: str
-) -> tuple[Verdict, list[Variant]]:
-    """The gate's verdicts, taken once: on the step itself, and on each of its alternatives."""
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A new step before it is known what it is related to: the gate's verdict when nobody need
+    be asked, and the columns that hold in any case."""
+
+    step: UUID
+    view: Mapping[str, Any]
+    verdict: Verdict
+    columns: dict[str, Any]
+
+
+def drafted(saga: SagaRow, prepared: Prepared) -> Draft:
+    """Needs nothing but the locked saga, so that it is put together while Postgres looks."""
+    step = uuid7()
     view = {
         "id": str(step),
         "step_id": prepared.proposal.step_id,
         "position": saga.step_count + 1,
     }
-    forward = Direction.FORWARD
-    verdict = judge_variant(saga, view, prepared.variant, forward, must_ask=why_ask)
+    verdict = judge_variant(saga, view, prepared.variant, Direction.FORWARD)
+    return Draft(step, view, verdict, prepared.columns() | {"id": step, "saga": saga.id})
+
+
+def judged(
+    saga: SagaRow, draft: Draft, prepared: Prepared, why_ask: str
+) -> tuple[Verdict, list[Variant]]:
+    """The gate's verdicts, taken once: on the step itself, and on each of its alternatives."""
+    verdict, view = draft.verdict, draft.view
+    if why_ask:
+        verdict = judge_variant(saga, view, prepared.variant, Direction.FORWARD, must_ask=why_ask)
     return verdict, judged_alternatives(saga, view, prepared.alternatives, why_ask)
 
 

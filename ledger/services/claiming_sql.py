@@ -95,5 +95,29 @@ SELECT ledger_expect(count(*), %(count)s, %(spent)s) FROM promised
 """,
     "id bigint, attempt uuid, step uuid, direction text, alternative int, fence int, token uuid, "
     "key text, fingerprint text, shift uuid, round int, lease_s float8",
+    one=[
+        """
+INSERT INTO ledger_idempotencyrecord AS i (
+    key, step_id, direction, fingerprint, state, lease_until, created_at, updated_at
+) VALUES (
+    %(key)s, %(step)s, %(direction)s, %(fingerprint)s, 'pending',
+    clock_timestamp() + %(lease_s)s::float8 * interval '1 second', clock_timestamp(),
+    clock_timestamp()
+) ON CONFLICT (key) DO UPDATE SET state = 'pending', lease_until = excluded.lease_until,
+    updated_at = clock_timestamp()
+WHERE ledger_expect((i.state <> 'executed')::int, 1, %(spent)s) = 1
+""",
+        "UPDATE ledger_outboxmessage SET taken_at = clock_timestamp() WHERE id = %(id)s",
+        """
+INSERT INTO ledger_attempt (
+    id, step_id, direction, alternative, fence, token, idempotency_key, shift_id, round,
+    state, started_at, lease_until
+) VALUES (
+    %(attempt)s, %(step)s, %(direction)s, %(alternative)s, %(fence)s, %(token)s, %(key)s, %(shift)s,
+    %(round)s, 'started', clock_timestamp(),
+    clock_timestamp() + %(lease_s)s::float8 * interval '1 second'
+)
+""",
+    ],
 )
 SPENT_KEYS = "SELECT key FROM ledger_idempotencyrecord WHERE key = ANY(%s) AND state = 'executed'"

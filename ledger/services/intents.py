@@ -20,9 +20,11 @@ def start(unit: Unit, shift: UUID, ready: Sequence[Assignment]) -> None:
         return
     for found in runs:
         unit.steps[found.step].fence += 1
+    for statement in sql.START.of([_intent(unit, shift, found) for found in runs], spent=SPENT):
+        unit.also(*statement)
+    unit.send_ahead()
+    for found in runs:
         _tell_start(unit, found)
-    statement, values = sql.START.of([_intent(unit, shift, found) for found in runs])
-    unit.also(statement, values | {"spent": SPENT})
 
 
 def _tell_start(unit: Unit, found: Assignment) -> None:

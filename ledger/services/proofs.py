@@ -18,8 +18,8 @@ from typing import Any, Self
 from ledger import storage
 from ledger.bearer import Bearer
 from ledger.errors import Unauthorized
-from ledger.pipeline import Statement
 from ledger.services import tokens
+from ledger.statements import Statement
 
 # Tokens that this process has seen, by their digest. A presumption, never an answer.
 _seen: dict[str, Bearer] = {}

@@ -13,18 +13,20 @@ from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
-from ledger.pipeline import Statement
+from ledger.pipeline import Coming
 from ledger.rows import SagaRow
 from ledger.services import beginning, refusals, remembering
 from ledger.services import proposing_sql as sql
 from ledger.services.answering import answer_for, answer_for_effect
 from ledger.services.asking import ask
+from ledger.services.beginning import Draft
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proofs import Proof
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
+from ledger.statements import Statement
 from ledger.states import Direction, StepState
 
 # How often a proposal looks again after losing an effect key to one that is just being
@@ -73,21 +75,22 @@ def _propose(
     saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None
 ) -> Answer | errors.SagaError:
     """A refusal that is a fact of the saga is returned, so that it is committed."""
+    unit = Unit(bearer.actor)
+    # Postgres gets the lock while the proposal is being checked.
+    lock = unit.lock_ahead([saga_id], then=[] if proof is None else [proof.statement])
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
-    unit = Unit(bearer.actor)
-    owner = [] if proof is None else [proof.statement]
-    found = unit.lock([saga_id], then=[*owner, *_looks(saga_id, prepared)])
+    looked = storage.ahead(_looks(saga_id, prepared))
+    owner = unit.locked(lock)
     if proof is not None:
-        proof.heed(found[0])
-    related = found[-1]
+        proof.heed(owner[0])
     saga = unit.sagas.get(saga_id)
     if saga is None:
         return remembering.answer(saga_id, prepared, bearer)
     if saga.agent_id != bearer.agent_id:
         raise errors.NotFound(f"You have no saga {saga_id}.")
     try:
-        told = propose_in(unit, saga, prepared, related)
+        told = propose_in(unit, saga, prepared, looked)
         heed_denials(unit, saga, told)
         answer: Answer | errors.SagaError = told
     except refusals.KEPT as error:
@@ -99,15 +102,20 @@ def _propose(
 
 
 def propose_in(
-    unit: Unit, saga: SagaRow, prepared: Prepared, looked: list[Any] | None = None
+    unit: Unit, saga: SagaRow, prepared: Prepared, looked: Coming | None = None
 ) -> Answer:
     """Propose within a locked saga; joins the caller's transaction, and `heed_denials` follows.
 
-    `looked`: the rows of the last of `_looks`, when they were read together with the lock.
+    `looked`: `_looks`, when they were sent together with the lock.
     """
-    for _ in range(LOOKS):
-        found = looked if looked is not None else storage.rows_all(_looks(saga.id, prepared))[-1]
-        looked = None
+    if looked is None:
+        looked = storage.ahead(_looks(saga.id, prepared))
+    # While Postgres looks: what it comes to when nothing is found.
+    draft = beginning.drafted(saga, prepared)
+    found = storage.rows_of(looked)[-1]
+    for look in range(LOOKS):
+        if look:
+            found = storage.rows_all(_looks(saga.id, prepared))[-1]
         related = {row.why: row for row in found}
         if "no" in related:
             decided = storage.rows(sql.REJECTIONS, _named(saga.id, prepared))
@@ -123,9 +131,8 @@ def propose_in(
         if holder := related.get("effect"):
             return answer_for_effect(unit, saga, holder, prepared)
         _refuse_when_closed(saga, related)
-        step = uuid7()
-        if _claim_effect(step, prepared):
-            return _insert(unit, saga, step, prepared, related)
+        if _claim_effect(draft.step, prepared):
+            return _insert(unit, saga, draft, prepared, related)
     raise errors.StepInFlight(
         "Another step that claims the same effect is being submitted; ask again.",
         headers={"Retry-After": "1"},
@@ -184,7 +191,7 @@ def _claim_effect(step: UUID, prepared: Prepared) -> bool:
 
 
 def _insert(
-    unit: Unit, saga: SagaRow, step: UUID, prepared: Prepared, related: dict[str, Any]
+    unit: Unit, saga: SagaRow, draft: Draft, prepared: Prepared, related: dict[str, Any]
 ) -> Answer:
     duplicate = None
     if prepared.proposal.repeat_of is None:
@@ -192,15 +199,14 @@ def _insert(
         if duplicate is None and not prepared.claim:
             duplicate = related.get("twin") or related.get("version")
     must_ask = beginning.must_ask(prepared, duplicate, related.get("reopened"))
-    verdict, alternatives = beginning.judged(saga, step, prepared, must_ask)
+    step = draft.step
+    verdict, alternatives = beginning.judged(saga, draft, prepared, must_ask)
     state = beginning.first_state(verdict, related.get("before"))
     saga.step_count += 1
     unit.also(
         sql.INSERT_STEP,
-        prepared.columns()
+        draft.columns
         | {
-            "id": step,
-            "saga": saga.id,
             "position": saga.step_count,
             "alternatives": json.dumps([other.stored() for other in alternatives]),
             "duplicate_of": duplicate.id if duplicate else None,
@@ -211,6 +217,7 @@ def _insert(
             "error": beginning.denial_of(verdict) if state == StepState.REJECTED else None,
         },
     )
+    unit.send_ahead()
     unit.entry(
         saga,
         "step.proposed",

@@ -17,7 +17,7 @@ from ledger.bearer import Bearer
 from ledger.errors import Forbidden, InvalidArgs, Unauthorized
 from ledger.models import Agent, Token
 from ledger.models.fields import ClockTimestamp
-from ledger.pipeline import Statement
+from ledger.statements import Statement
 from ledger.storage import rows
 
 GROUPS = ("viewers", "oncall", "approvers")

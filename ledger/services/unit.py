@@ -16,43 +16,12 @@ from uuid import UUID
 from django.db import DatabaseError
 
 from ledger import keys, storage
-from ledger.pipeline import Statement
-from ledger.rows import (
-    SAGA_AND_STEP_COLUMNS,
-    SAGA_COLUMNS,
-    SAGA_WIDTH,
-    STEP_COLUMNS,
-    STEP_WIDTH,
-    SagaRow,
-    StepRow,
-)
+from ledger.pipeline import Coming
+from ledger.rows import SAGA_WIDTH, STEP_WIDTH, SagaRow, StepRow
 from ledger.services import unit_sql as sql
+from ledger.statements import Statement
 from ledger.states import STEP_FINISHED, STEP_WITHOUT_EFFECT, RecordState, SagaState, StepState
 from ledger.walls_sql import SUPERSEDED
-
-_SAGAS = f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
-_LOCK = f"{_SAGAS} WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
-# Most transitions are about one: that spares the sort.
-_LOCK_ONE = f"{_SAGAS} WHERE g.id = %s FOR UPDATE OF g"
-_READ = (
-    f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
-    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
-)
-_BOTH = (
-    f"SELECT {SAGA_AND_STEP_COLUMNS} FROM ledger_step s "  # noqa: S608
-    "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
-    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
-)
-_LOCK_BOTH = f"{_BOTH} WHERE s.id = ANY(%s) ORDER BY g.id, s.id FOR UPDATE OF g, s"
-_LOCK_BOTH_ONE = f"{_BOTH} WHERE s.id = %s FOR UPDATE OF g, s"
-_LOCK_TAKEN = (
-    "WITH taken AS MATERIALIZED ({}) "  # noqa: S608 - what is taken is ours too
-    f"SELECT {SAGA_AND_STEP_COLUMNS}, t.* FROM taken t "
-    "JOIN ledger_step s ON s.id = t.of_step "
-    "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
-    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
-    "ORDER BY g.id, s.id FOR UPDATE OF g, s"
-)
 
 
 class Superseded(Exception):
@@ -81,9 +50,17 @@ class Unit:
 
         Locks are taken in the order of ids, so that two units never wait in a circle.
         """
+        return self.locked(self.lock_ahead(saga_ids, then=then))
+
+    def lock_ahead(self, saga_ids: Iterable[UUID], *, then: Sequence[Statement] = ()) -> Coming:
+        """Ask for the locks, and do not wait for them: `locked` does."""
         wanted = sorted({*saga_ids} - self.sagas.keys())
-        lock: Statement = (_LOCK_ONE, wanted) if len(wanted) == 1 else (_LOCK, [wanted])
-        locked, *results = storage.rows_all([lock, *then])
+        lock: Statement = (sql.LOCK_ONE, wanted) if len(wanted) == 1 else (sql.LOCK, [wanted])
+        return storage.ahead([lock, *then], soon=True)
+
+    def locked(self, coming: Coming) -> list[list[Any]]:
+        """What `lock` returns, of locks that were asked for ahead."""
+        locked, *results = storage.rows_of(coming)
         for found in locked:
             self.sagas[found.id] = SagaRow(*found)
         return results
@@ -96,7 +73,9 @@ class Unit:
         Both rows are locked, so that both are read as they are once the lock is had.
         """
         wanted = [*step_ids]
-        lock: Statement = (_LOCK_BOTH_ONE, wanted) if len(wanted) == 1 else (_LOCK_BOTH, [wanted])
+        lock: Statement = (
+            (sql.LOCK_BOTH_ONE, wanted) if len(wanted) == 1 else (sql.LOCK_BOTH, [wanted])
+        )
         locked, *results = storage.rows_all([lock, *then])
         for found in locked:
             self._keep(found)
@@ -117,7 +96,7 @@ class Unit:
         `take` selects messages with their `step_id`, locking them. As `lock_with_steps`
         otherwise: a step or saga that another unit holds is waited for.
         """
-        locked = storage.rows(_LOCK_TAKEN.format(take), params)
+        locked = storage.rows(sql.LOCK_TAKEN.format(take), params)
         for found in locked:
             self._keep(found)
         return locked
@@ -150,7 +129,7 @@ class Unit:
         return min(left, key=lambda one: one.position, default=None)
 
     def _read(self, where: str, params: list[Any]) -> None:
-        for row in storage.rows(_READ.format(where), params):
+        for row in storage.rows(sql.READ.format(where), params):
             if row.id not in self.steps:
                 self.steps[row.id] = StepRow(**row._asdict())
 
@@ -254,6 +233,15 @@ class Unit:
         """Write this too, before everything else of the next flush."""
         self._statements.append((statement, params))
 
+    def send_ahead(self) -> None:
+        """Have Postgres begin with what was given to `also`, and with the entries, while the rest
+        is being put together."""
+        writes = self._statements
+        if self._entries:
+            writes += sql.INSERT_ENTRIES.of(self._entries)
+        storage.ahead(writes)
+        self._statements, self._entries = [], []
+
     def flush(self, *, last: bool = False) -> None:
         """Write everything in one round trip. Raises Superseded.
 
@@ -277,7 +265,10 @@ class Unit:
             (sql.END_ATTEMPTS, self._endings),
             (sql.INSERT_MESSAGES, self._messages),
         ]
-        statements = self._statements + [batch.of(rows) for batch, rows in writes if rows]
+        statements = [*self._statements]
+        for batch, rows in writes:
+            if rows:
+                statements += batch.of(rows)
         for text, ids in ((sql.RELEASE_CLAIMS, self._unclaimed), (sql.RELEASE_HOLDS, self._freed)):
             if ids:
                 statements.append((text, [ids]))

@@ -1,4 +1,4 @@
-"""The statements of a `Unit`: a batch of rows is one statement."""
+"""The statements of a `Unit`: locks and reads, and a batch of rows in one statement."""
 
 from __future__ import annotations
 
@@ -7,8 +7,38 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ledger.rows import SagaRow, StepRow
+from ledger.rows import (
+    SAGA_AND_STEP_COLUMNS,
+    SAGA_COLUMNS,
+    STEP_COLUMNS,
+    SagaRow,
+    StepRow,
+)
 from ledger.states import SAGA_ENDED, STEP_FINISHED
+
+_SAGAS = f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id "  # noqa: S608
+LOCK = f"{_SAGAS} WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
+# Most transitions are about one: that spares the sort.
+LOCK_ONE = f"{_SAGAS} WHERE g.id = %s FOR UPDATE OF g"
+READ = (
+    f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
+    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
+)
+_BOTH = (
+    f"SELECT {SAGA_AND_STEP_COLUMNS} FROM ledger_step s "  # noqa: S608
+    "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
+    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
+)
+LOCK_BOTH = f"{_BOTH} WHERE s.id = ANY(%s) ORDER BY g.id, s.id FOR UPDATE OF g, s"
+LOCK_BOTH_ONE = f"{_BOTH} WHERE s.id = %s FOR UPDATE OF g, s"
+LOCK_TAKEN = (
+    "WITH taken AS MATERIALIZED ({}) "  # noqa: S608 - what is taken is ours too
+    f"SELECT {SAGA_AND_STEP_COLUMNS}, t.* FROM taken t "
+    "JOIN ledger_step s ON s.id = t.of_step "
+    "JOIN ledger_saga g ON g.id = s.saga_id JOIN ledger_agent a ON a.id = g.agent_id "
+    "JOIN ledger_toolversion v ON v.digest = s.tool_version_id "
+    "ORDER BY g.id, s.id FOR UPDATE OF g, s"
+)
 
 
 class Batch:
@@ -16,13 +46,16 @@ class Batch:
 
     Several come as one JSON parameter, with their ids beside it, for the planner: it takes a JSON
     list for a hundred rows and would read the whole table rather than its index. One row comes as
-    plain parameters, which spares Postgres a third of an update's work (0.05 ms).
+    plain parameters, which spares Postgres a third of an update's work (0.05 ms); where that can be
+    said more plainly, as the statements `one`.
     """
 
-    def __init__(self, sql: str, columns: str, *, ordered: bool = False) -> None:
+    def __init__(
+        self, sql: str, columns: str, *, one: Sequence[str] = (), ordered: bool = False
+    ) -> None:
         self.sql, self.columns = sql, columns
         fields = [column.split() for column in columns.split(",")]
-        one = ", ".join(f"%({name})s::{kind} AS {name}" for name, kind in fields)
+        values = ", ".join(f"%({name})s::{kind} AS {name}" for name, kind in fields)
         many = f"json_to_recordset(%(rows)s::json) AS r({columns})"
         if ordered:
             names = ", ".join(name for name, _ in fields)
@@ -30,20 +63,21 @@ class Batch:
                 f"ROWS FROM (json_to_recordset(%(rows)s::json) AS ({columns})) "
                 f"WITH ORDINALITY AS r({names}, n) ORDER BY r.n"
             )
-        self._one = _IDS.sub("", sql.replace("{rows}", f"(SELECT {one}) AS r"))
+        alone = one or [_IDS.sub("", sql)]
+        self._one = [text.replace("{rows}", f"(SELECT {values}) AS r") for text in alone]
         self._many = sql.replace("{rows}", many)
 
-    def of(self, rows: Sequence[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-        """The statement for these rows, JSON values all; there is at least one."""
+    def of(self, rows: Sequence[dict[str, Any]], **more: Any) -> list[tuple[str, dict[str, Any]]]:
+        """The statements for these rows, JSON values all; there is at least one."""
         if len(rows) == 1:
             plain = {
                 name: _dumps(value) if isinstance(value, dict | list) else value
                 for name, value in rows[0].items()
             }
-            plain["count"] = 1
-            return self._one, plain
+            plain |= more | {"count": 1}
+            return [(text, plain) for text in self._one]
         ids = [row["id"] for row in rows if "id" in row]
-        return self._many, {"rows": _dumps(rows), "ids": ids, "count": len(rows)}
+        return [(self._many, more | {"rows": _dumps(rows), "ids": ids, "count": len(rows)})]
 
 
 _IDS = re.compile(r" AND \w+\.\w+ = ANY\(%\(ids\)s::\w+\[\]\)")
@@ -63,10 +97,7 @@ FROM {rows}
     ordered=True,
 )
 
-# Who finds that somebody else was first undoes its whole transition (ledger/walls_sql.py).
-UPDATE_STEPS = Batch(
-    """
-WITH changed AS (UPDATE ledger_step s SET
+_STEP_SET = """
     state = r.state, fence = r.fence, attempts = r.attempts, reclaims = r.reclaims,
     alternative = r.alternative, held_why = r.held_why, confirmed_tool = r.confirmed_tool,
     result_text = r.result_text, error = r.error, residue = r.residue,
@@ -75,13 +106,25 @@ WITH changed AS (UPDATE ledger_step s SET
                        ELSE coalesce(s.executed_at, clock_timestamp()) END,
     finished_at = CASE WHEN r.finished THEN clock_timestamp() END
 FROM {rows}
-WHERE s.id = r.id AND s.id = ANY(%(ids)s::uuid[])
+WHERE s.id = r.id"""
+
+# Who finds that somebody else was first undoes its whole transition (ledger/walls_sql.py).
+UPDATE_STEPS = Batch(
+    f"""
+WITH changed AS (UPDATE ledger_step s SET {_STEP_SET} AND s.id = ANY(%(ids)s::uuid[])
     AND s.state = r.was AND s.fence = r.fence_was
 RETURNING 1) SELECT ledger_expect(count(*), %(count)s) FROM changed
-""",
+""",  # noqa: S608 - the columns are ours
     "id uuid, was text, fence_was int, state text, fence int, attempts int, reclaims int, "
     "alternative int, held_why text, confirmed_tool text, result_text text, error jsonb, "
     "residue boolean, executed_seq bigint, finished boolean",
+    # Of a row that is found: a step does not go, or its saga goes with it and takes no entry.
+    one=[
+        f"""
+UPDATE ledger_step s SET {_STEP_SET}
+    AND ledger_expect((s.state = r.was AND s.fence = r.fence_was)::int, 1) = 1
+"""  # noqa: S608
+    ],
 )
 
 UPDATE_SAGAS = Batch(

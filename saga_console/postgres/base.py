@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import select
 import time
+from contextlib import suppress
 from typing import Any
 
 import psycopg
+from django.db import Error
 from django.db.backends.postgresql import base
 from psycopg_pool import ConnectionPool
 
 # Firewalls forget silent connections after minutes; a ping every few seconds costs nothing.
 ASK_AFTER_S = 5.0
 _SEEN = "_saga_seen_at"
+_CHANNEL = "_saga_channel"  # ledger/pipeline.py
 _IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
@@ -50,8 +53,25 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.pool is not None:
             self.pool._pool.rotate(1)  # noqa: SLF001
 
+    def _settle(self) -> None:
+        """Have the ledger's channel wait for what it has sent ahead: before that, libpq lets
+        nobody else use the connection."""
+        if (channel := getattr(self.connection, _CHANNEL, None)) is not None:
+            with self.wrap_database_errors:
+                channel.settle()
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        self._settle()
+        return super().create_cursor(name)
+
+    def _rollback(self) -> None:
+        with suppress(Error):  # it is undone, whatever went wrong with it
+            self._settle()
+        super()._rollback()  # type: ignore[misc]  # not in the stubs
+
     def _commit(self) -> None:
         """Nothing, where COMMIT has travelled with the last statements (ledger/pipeline.py)."""
+        self._settle()
         if self.connection is None or self.connection.pgconn.transaction_status != _IDLE:
             super()._commit()  # type: ignore[misc]  # not in the stubs
 
