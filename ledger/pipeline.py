@@ -142,8 +142,9 @@ class Channel:
         return coming
 
     def hear(self, coming: Coming) -> list[Found]:
-        """Wait for what was sent ahead: when that was to be `soon`, for nothing sent after it."""
-        if not coming.is_soon:
+        """Wait for what was sent ahead: when that was to be `soon`, for nothing sent after it, but
+        where others wait too for all at once."""
+        if not coming.is_soon or _WAITING:
             self.settle()
         while coming in self._under_way:
             try:

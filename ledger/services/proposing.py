@@ -80,7 +80,7 @@ def _propose(
     lock = unit.lock_ahead([saga_id], then=[] if proof is None else [proof.statement])
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
-    looked = storage.ahead(_looks(saga_id, prepared))
+    looked = storage.ahead(_looks(saga_id, prepared), soon=True)
     owner = unit.locked(lock)
     if proof is not None:
         proof.heed(owner[0])
@@ -109,7 +109,7 @@ def propose_in(
     `looked`: `_looks`, when they were sent together with the lock.
     """
     if looked is None:
-        looked = storage.ahead(_looks(saga.id, prepared))
+        looked = storage.ahead(_looks(saga.id, prepared), soon=True)
     # While Postgres looks: what it comes to when nothing is found.
     draft = beginning.drafted(saga, prepared)
     found = storage.rows_of(looked)[-1]
