@@ -89,7 +89,10 @@ class Overrun:
 
 class Gate(Protocol):
     def judge(self, question: Question) -> Verdict:
-        """Take the verdict. An error in a rule is `ask`, never `allow`."""
+        """Take the verdict. An error in a rule is `ask`, never `allow`.
+
+        Never raises, and changes nothing: it may be asked about a step that is there already.
+        """
 
     def open(self, held: Held, verdict: Verdict) -> UUID:
         """Put the question to people; the request's id.

@@ -79,14 +79,20 @@ class EarsAtWork:
         self._on.add_notify_handler(self._ring)
         return True
 
-    def end(self) -> None:
-        """Listen no more: whoever works on this connection next would not hear, only keep."""
+    def close(self) -> None:
+        """Listen no more: whoever works on this connection next would not hear, only keep. Never
+        raises; a connection that cannot be told is closed."""
         mine, self._on = self._on, None
-        if mine is None or mine.closed or mine is not connection.connection:
+        if mine is None or mine.closed:
             return
         mine.remove_notify_handler(self._ring)
-        with connection.cursor() as cursor:
-            cursor.execute("UNLISTEN *")
+        if mine is not connection.connection:
+            return
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("UNLISTEN *")
+        except LOST:
+            mine.close()
 
     def fileno(self) -> int:
         assert self._on is not None

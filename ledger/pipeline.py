@@ -12,18 +12,15 @@ import itertools
 import select
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 from psycopg import pq
-from psycopg.adapt import AdaptersMap, PyFormat, Transformer
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
-from psycopg.types.datetime import TimestamptzLoader
-from psycopg.types.json import JsonbLoader
 
-from ledger.statements import Params, Statement, as_postgres_reads
+from ledger.statements import Adapting, Coming, Found, Params, Statement, as_postgres_reads
 
 # A statement as it was given, as Postgres reads it, and its values.
 Bound = tuple[str, bytes, list[Any]]
@@ -43,25 +40,9 @@ _ABORTED = int(pq.ExecStatus.PIPELINE_ABORTED)
 _TUPLES = int(pq.ExecStatus.TUPLES_OK)
 _CHANNEL = "_saga_channel"
 _TOO_LATE = "a statement before it had failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What one statement came to: its rows as named tuples, or how many rows it touched."""
-
-    rows: list[Any]
-    count: int
-
-
-@dataclass(slots=True, eq=False)
-class Coming:
-    """Statements that are under way; `found` is there once they have been heard."""
-
-    statements: Sequence[Statement]
-    is_soon: bool = False
-    found: list[Found] | None = None
-    # For each result to come: a statement's text, and whether it is only about preparing that.
-    sent: list[tuple[str, bool]] = field(default_factory=list)
+# Who gives up waits so long for what is certainly about to come, and no longer for a lock.
+_PATIENCE_MS = 20
+_CANCEL_WITHIN_S = 2
 
 
 def channel(connection: psycopg.Connection[Any]) -> Channel:
@@ -86,10 +67,12 @@ class Channel:
         self._pg = connection.pgconn
         self._names: dict[str, bytes] = {}
         self._preparing: dict[str, bytes] = {}
-        self._under_way: list[Coming] = []
+        # What each Sync that was sent stands behind, and what is still to be sent.
+        self._trips: list[list[Coming]] = []
+        self._kept: list[tuple[Coming, list[Bound]]] = []
         self._numbers = itertools.count()
         self._shapes: dict[str, Callable[..., Any]] = {}
-        self._adapt = Transformer(_Adapting(connection))
+        self._adapt = Transformer(Adapting(connection))
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
 
@@ -102,74 +85,61 @@ class Channel:
         """
         if not statements and self._is_quiet() and self._is_idle():
             return []
-        own = Coming(statements)
-        bound = [self._bind(sql, params) for sql, params in statements]
-        try:
-            self._send(own, bound + [_COMMIT] * commit)
-            self._pg.pipeline_sync()
-            self._push()
-            results = self._wait_for(self._results())
-        except BaseException:
-            self._connection.close()
-            raise
-        self._pg.exit_pipeline_mode()
-        under_way, self._under_way = self._under_way, []
-        for one in under_way:
-            mine, results = results[: len(one.sent)], results[len(one.sent) :]
-            one.found = self._understand(one, mine)
-        if commit and mine[-1].command_status != b"COMMIT":
-            raise psycopg.InternalError("the transaction had failed and was rolled back")
+        own = self._kept_back(statements, [_COMMIT] * commit)
+        self._send()
+        self._hear_all()
         return own.found or []
 
-    def ahead(self, statements: Sequence[Statement], *, soon: bool = False) -> Coming:
+    def ahead(self, statements: Sequence[Statement]) -> Coming:
         """Send statements and go on while Postgres works on them, unless it works for others too.
 
         What goes wrong with them is raised by what is run next, or by `hear`. Until something is
-        run, nothing but this channel may use the connection (`settle`). `soon`: they will be heard
-        before that, so Postgres is not to keep their answers until then.
+        run, nothing but this channel may use the connection (`settle`).
         """
-        coming = Coming(statements, soon)
-        bound = [self._bind(sql, params) for sql, params in statements]
-        try:
-            self._send(coming, bound)
-            if soon:
-                self._pg.send_flush_request()
-            if not _WAITING:
-                self._push()
-        except BaseException:
-            self._connection.close()
-            raise
+        coming = self._kept_back(statements, [])
+        if not _WAITING:
+            self._send()
         return coming
 
     def hear(self, coming: Coming) -> list[Found]:
-        """Wait for what was sent ahead: when that was to be `soon`, for nothing sent after it, but
-        where others wait too for all at once."""
-        if not coming.is_soon or _WAITING:
-            self.settle()
-        while coming in self._under_way:
-            try:
-                self._push()
-                results = self._wait_for(islice(self._results(), len(self._under_way[0].sent)))
-            except BaseException:
-                self._connection.close()
-                raise
-            first = self._under_way.pop(0)
-            first.found = self._understand(first, results)
+        """Wait for what was sent ahead, and for nothing that was sent after it."""
+        if any(coming is kept for kept, _ in self._kept):
+            self._send()
+        while coming.found is None and self._trips:
+            self._hear()
         if coming.found is None:
             raise psycopg.InternalError(_TOO_LATE)
         return coming.found
 
     def settle(self) -> None:
         """Wait for what was sent ahead and nobody has waited for. Raises what went wrong."""
+        if self._kept:
+            self._send()
         if not self._is_quiet():
-            self.run([])
+            self._hear_all()
+
+    def give_up(self) -> None:
+        """Wait no more for what was sent ahead: a rollback follows. What waits for a lock is
+        cancelled, for who gives up needs none. Raises what went wrong."""
+        self._kept.clear()
+        while self._trips and self._pg.is_busy() and not self._poll.poll(_PATIENCE_MS):
+            self._connection.cancel_safe(timeout=_CANCEL_WITHIN_S)
+            with suppress(psycopg.Error):
+                self._hear()
+        self.settle()
 
     def _is_idle(self) -> bool:
         return self._pg.transaction_status == pq.TransactionStatus.IDLE
 
     def _is_quiet(self) -> bool:
-        """Whether nothing was sent ahead."""
-        return self._pg.pipeline_status == pq.PipelineStatus.OFF
+        """Whether nothing was sent ahead, and nothing is to be."""
+        return not self._kept and self._pg.pipeline_status == pq.PipelineStatus.OFF
+
+    def _kept_back(self, statements: Sequence[Statement], then: Sequence[Bound]) -> Coming:
+        coming = Coming(statements)
+        bound = [self._bind(sql, params) for sql, params in statements]
+        self._kept.append((coming, [*bound, *then]))
+        return coming
 
     def _bind(self, sql: str, params: Params) -> Bound:
         text, order = as_postgres_reads(sql)
@@ -180,26 +150,47 @@ class Channel:
         formats = [PyFormat.TEXT] * len(params)
         return sql, text, list(self._adapt.dump_sequence(params, formats))
 
-    def _send(self, coming: Coming, bound: Sequence[Bound]) -> None:
-        """Give everything to libpq, behind what is under way or else behind a BEGIN."""
-        if self._is_quiet():
-            # Only what the server says it has prepared is used again: see `_understand`.
-            self._preparing = {}
-            if self._is_idle() and not self._connection.autocommit:
-                bound = [_BEGIN, *bound]
-            self._pg.enter_pipeline_mode()
-        self._under_way.append(coming)
-        for sql, text, values in bound:
-            name = self._names.get(sql) or self._preparing.get(sql)
-            if name is None:
-                # Who looks at the wire shall see where a transaction ends. No name comes twice:
-                # what is prepared anew may still be there under its old one.
-                word = sql.encode() if sql in _AROUND else b"saga"
-                name = self._preparing[sql] = b"%s_%d" % (word, next(self._numbers))
-                self._pg.send_prepare(name, text)
-                coming.sent.append((sql, True))
-            self._pg.send_query_prepared(name, values)
-            coming.sent.append((sql, False))
+    def _send(self) -> None:
+        """Send all that was kept back, behind a BEGIN when it is the first, and a Sync.
+
+        A Sync behind everything, so that Postgres can end a transaction whose client has stopped
+        (docs/decisions/0051-an-idle-transaction-is-ended.md).
+        """
+        kept, self._kept = self._kept, []
+        try:
+            if not self._trips:
+                # Only what the server says it has prepared is used again: see `_understand`.
+                self._preparing = {}
+                if self._is_idle() and not self._connection.autocommit:
+                    kept[0][1].insert(0, _BEGIN)
+                if self._pg.pipeline_status == pq.PipelineStatus.OFF:
+                    self._pg.enter_pipeline_mode()
+            self._trips.append([coming for coming, _ in kept])
+            for coming, bound in kept:
+                for one in bound:
+                    self._send_one(coming, *one)
+            self._pg.pipeline_sync()
+            self._push()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _send_one(self, coming: Coming, sql: str, text: bytes, values: list[Any]) -> None:
+        name = self._names.get(sql) or self._preparing.get(sql)
+        if name is None:
+            # Who looks at the wire shall see where a transaction ends. No name comes twice:
+            # what is prepared anew may still be there under its old one.
+            word = sql.encode() if sql in _AROUND else b"saga"
+            name = self._preparing[sql] = b"%s_%d" % (word, next(self._numbers))
+            self._pg.send_prepare(name, text)
+            coming.sent.append((sql, True))
+        self._pg.send_query_prepared(name, values)
+        coming.sent.append((sql, False))
+
+    def _abandon(self) -> None:
+        """Nobody knows what was done, and nobody will hear it on this connection."""
+        self._trips, self._kept = [], []
+        self._connection.close()
 
     def _push(self) -> None:
         """Hand everything to the kernel, reading meanwhile: else both sides could wait."""
@@ -211,12 +202,33 @@ class Channel:
             finally:
                 self._poll.modify(self._pg.socket, select.POLLIN)
 
-    def _wait_for(self, results: Iterator[pq.abc.PGresult]) -> list[pq.abc.PGresult]:
+    def _hear(self) -> None:
+        """Wait for one trip. Raises the first error in it."""
         _WAITING.add(self)
         try:
-            return list(results)
+            results = list(self._results())
+        except BaseException:
+            self._abandon()
+            raise
         finally:
             _WAITING.discard(self)
+        trip = self._trips.pop(0)
+        for coming in trip:
+            mine, results = results[: len(coming.sent)], results[len(coming.sent) :]
+            coming.found = self._understand(coming, mine)
+
+    def _hear_all(self) -> None:
+        """Wait for every trip, so that the connection is as everybody else knows it."""
+        failed = None
+        while self._trips:
+            try:
+                self._hear()
+            except psycopg.Error as error:
+                failed = failed or error
+        if not self._connection.closed:
+            self._pg.exit_pipeline_mode()
+        if failed is not None:
+            raise failed
 
     def _results(self) -> Iterator[pq.abc.PGresult]:
         """One result for each thing sent, up to the mark that ends the trip."""
@@ -239,7 +251,7 @@ class Channel:
 
     def _understand(self, coming: Coming, results: list[pq.abc.PGresult]) -> list[Found]:
         answers = []
-        for (sql, is_preparation), result in zip(coming.sent, results, strict=False):
+        for (sql, is_preparation), result in zip(coming.sent, results, strict=True):
             if result.status == _FATAL:
                 raise self._error(result)
             if result.status == _ABORTED:
@@ -248,6 +260,8 @@ class Channel:
                 self._names[sql] = self._preparing[sql]
             elif sql not in _AROUND:
                 answers.append(result)
+            elif result.command_status != sql.encode():
+                raise psycopg.InternalError("the transaction had failed and was rolled back")
         both = zip(coming.statements, answers, strict=True)
         return [self._load(sql, result) for (sql, _), result in both]
 
@@ -268,13 +282,3 @@ class Channel:
             shape = self._shapes[sql] = row._make
         self._adapt.set_pgresult(result)
         return Found(self._adapt.load_rows(0, result.ntuples, shape), result.ntuples)
-
-
-class _Adapting:
-    """psycopg's adapters of a connection, but jsonb parsed: Django has its fields parse it."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self.connection = connection
-        self.adapters = AdaptersMap(connection.adapters)
-        self.adapters.register_loader("jsonb", JsonbLoader)
-        self.adapters.register_loader("timestamptz", TimestamptzLoader)

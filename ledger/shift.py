@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing
 from uuid import UUID
 
 from django.conf import settings
@@ -67,17 +67,15 @@ class ShiftLoop:
         if not shifts.begin(self.shift, f"{socket.gethostname()}:{os.getpid()}", self.threads):
             return 0
         faultpoints.reached("P9")
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
-            while not self._is_over():
-                try:
-                    self._turn(pool)
-                except (*storage.AWAY, *LOST):
-                    logger.exception("the database did not answer; trying again")
-                    self._reconnect()
-        shifts.end(self.shift, self.ran)
-        self._ears.end()
-        self._bell.close()
-        self._rope.close()
+        with closing(self._bell), closing(self._rope), closing(self._ears):
+            with ThreadPoolExecutor(self.threads, thread_name_prefix="call") as pool:
+                while not self._is_over():
+                    try:
+                        self._turn(pool)
+                    except (*storage.AWAY, *LOST):
+                        logger.exception("the database did not answer; trying again")
+                        self._reconnect()
+            shifts.end(self.shift, self.ran)
         return self.ran
 
     def _is_over(self) -> bool:
@@ -183,7 +181,8 @@ class ShiftLoop:
         if self._ears.begin() or self._ears.rang():
             self._hungry = True
             return
-        more_at_once = self._hungry and len(self._running) < self.threads
+        has_room = len(self._running) < self.threads
+        more_at_once = self._hungry and has_room and not self._is_closing()
         patience = 0.0 if more_at_once else POLL_S
         bell, ears = self._bell.fileno(), self._ears.fileno()
         heard, _, _ = select.select([bell, ears], [], [], patience)
@@ -206,7 +205,6 @@ class ShiftLoop:
         self._next_beat = now + shortest / shifts.BEATS_PER_LEASE
 
     def _reconnect(self) -> None:
-        with suppress(*LOST):
-            self._ears.end()
+        self._ears.close()
         connection.close()
         time.sleep(RECONNECT_S)

@@ -29,8 +29,8 @@ from django.db import (
 )
 from psycopg_pool import PoolTimeout
 
-from ledger.pipeline import STALE, Coming, Found, channel
-from ledger.statements import Params, Statement
+from ledger.pipeline import STALE, channel
+from ledger.statements import Coming, Found, Params, Statement
 
 logger = logging.getLogger(__name__)
 
@@ -111,17 +111,17 @@ def rows_all(statements: Sequence[Statement]) -> list[list[Any]]:
     return [found.rows for found in _run(statements)] if statements else []
 
 
-def ahead(statements: Sequence[Statement], *, soon: bool = False) -> Coming:
+def ahead(statements: Sequence[Statement]) -> Coming:
     """Send statements of the transaction that is open, and go on while Postgres works on them.
 
-    `rows_of` waits for what they find, and with `soon` for nothing that was sent after them. What
-    goes wrong is raised there, or by whatever reads before.
+    `rows_of` waits for what they find; what goes wrong is raised there, or by what reads before.
     """
+    assert not _transition.has_committed, "nothing can follow the last flush of a transition"
     mine = connections[DEFAULT_DB_ALIAS]
     assert mine.in_atomic_block
     with mine.wrap_database_errors:
         mine.ensure_connection()
-        return channel(mine.connection).ahead(statements, soon=soon)
+        return channel(mine.connection).ahead(statements)
 
 
 def rows_of(coming: Coming) -> list[list[Any]]:

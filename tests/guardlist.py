@@ -44,7 +44,7 @@ GUARDS = [
     Guard(
         "Token: who may propose is looked up behind the lock, before anything is written",
         "ledger/services/proposing.py",
-        "        proof.heed(owner[0])\n",
+        "        proof.heed(owned[0])\n",
         "        pass\n",
         "tests/test_api_proofs.py::"
         "test_who_was_known_and_may_ask_no_more_is_told_that_and_nothing_else",

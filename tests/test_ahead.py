@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 
 import psycopg
 import pytest
@@ -66,23 +66,22 @@ def test_its_rows_are_there_with_what_is_run_next_and_are_not_mixed_with_it() ->
         assert [rows[0].n for rows in storage.rows_of(coming)] == [1, 2]
 
 
-@pytest.mark.parametrize("soon", [False, True])
-def test_who_asks_for_its_rows_waits_for_them(soon: bool) -> None:
+def test_who_asks_for_its_rows_waits_for_them() -> None:
     with transaction.atomic():
-        first, second = storage.ahead([ONE], soon=soon), storage.ahead([TWO], soon=soon)
+        first, second = storage.ahead([ONE]), storage.ahead([TWO])
         assert [rows[0].n for rows in storage.rows_of(second)] == [2]
         assert [rows[0].n for rows in storage.rows_of(first)] == [1]
     assert is_as_everybody_knows_it()
 
 
-def test_what_comes_soon_is_not_kept_back_by_what_was_sent_after_it(other) -> None:
+def test_its_rows_are_not_kept_back_by_what_was_sent_after_it(other) -> None:
     Agent.objects.create(name="held")
     other.execute("BEGIN")
     other.execute("UPDATE ledger_agent SET name = name")
     with transaction.atomic():
-        soon = storage.ahead([ONE], soon=True)
+        first = storage.ahead([ONE])
         late = storage.ahead([("SELECT name FROM ledger_agent FOR UPDATE", [])])
-        assert storage.rows_of(soon)[0][0].n == 1
+        assert storage.rows_of(first)[0][0].n == 1
         other.execute("ROLLBACK")
         assert storage.rows_of(late)[0][0].name == "held"
 
@@ -119,10 +118,10 @@ def test_an_error_in_it_is_raised_by_what_is_run_next_and_undoes_all() -> None:
     assert is_as_everybody_knows_it()
 
 
-def test_an_error_in_what_comes_soon_is_raised_where_it_is_waited_for() -> None:
+def test_or_where_it_is_waited_for() -> None:
     def wrong() -> None:
         storage.execute(*added("kept"))
-        coming = storage.ahead([WRONG], soon=True)
+        coming = storage.ahead([WRONG])
         storage.ahead([added("after")])
         storage.rows_of(coming)
 
@@ -153,7 +152,7 @@ def test_a_fault_of_the_program_undoes_it_and_leaves_the_connection_as_it_was() 
     mine = connection.connection
 
     def faulty() -> None:
-        storage.ahead([added("one")], soon=True)
+        storage.ahead([added("one")])
         storage.ahead([added("two")])
         raise ZeroDivisionError
 
@@ -181,7 +180,7 @@ def test_django_itself_may_be_used_at_any_moment() -> None:
 def test_a_server_that_goes_away_meanwhile_is_an_outage_and_nothing_else(other) -> None:
     def broken() -> None:
         storage.execute(*added("one"))
-        coming = storage.ahead([added("two")], soon=True)
+        coming = storage.ahead([added("two")])
         pid = connection.connection.info.backend_pid
         other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
         storage.rows_of(coming)
@@ -196,7 +195,7 @@ def test_a_server_that_goes_away_meanwhile_is_an_outage_and_nothing_else(other) 
 def test_a_transition_is_run_again_when_what_it_sent_ahead_was_forgotten() -> None:
     @storage.transition
     def counted() -> int:
-        coming = storage.ahead([("SELECT count(*) AS n FROM ledger_saga", [])], soon=True)
+        coming = storage.ahead([("SELECT count(*) AS n FROM ledger_saga", [])])
         found: int = storage.rows_of(coming)[0][0].n
         storage.execute_last([ONE])
         return found
@@ -206,3 +205,72 @@ def test_a_transition_is_run_again_when_what_it_sent_ahead_was_forgotten() -> No
         cursor.execute("DEALLOCATE ALL")
     assert counted() == 0
     assert is_as_everybody_knows_it()
+
+
+def test_a_client_that_stops_behind_it_does_not_keep_its_locks(other) -> None:
+    """Decision 51: Postgres sees a transaction that is idle, and not a statement to come."""
+    Agent.objects.create(name="held")
+
+    def stopped() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '200ms'")
+        storage.ahead([("SELECT name FROM ledger_agent FOR UPDATE", [])])
+        until = time.monotonic() + 5
+        while not is_locked(other, "held"):
+            assert time.monotonic() < until
+        while is_locked(other, "held"):
+            assert time.monotonic() < until
+        storage.rows(*ONE)
+
+    with pytest.raises(OperationalError) as met, transaction.atomic():
+        stopped()
+    assert storage.is_lost(met.value)
+
+
+def test_who_gives_up_does_not_wait_for_a_lock(other) -> None:
+    Agent.objects.create(name="held")
+    other.execute("BEGIN")
+    other.execute("UPDATE ledger_agent SET name = name")
+    connection.ensure_connection()
+    mine = connection.connection
+
+    def given_up() -> None:
+        storage.execute(*added("one"))
+        storage.ahead([("SELECT name FROM ledger_agent FOR UPDATE", [])])
+        storage.ahead([added("two")])
+        raise ZeroDivisionError
+
+    began = time.monotonic()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        given_up()
+    assert time.monotonic() - began < 2
+    other.execute("ROLLBACK")
+    assert connection.connection is mine
+    assert is_as_everybody_knows_it()
+    assert names() == {"held"}
+
+
+def test_what_failed_is_not_committed_in_silence() -> None:
+    """Whoever caught the error inside has not undone it."""
+
+    def swallowed() -> None:
+        storage.execute(*added("one"))
+        storage.ahead([WRONG])
+        with suppress(DatabaseError), transaction.atomic():
+            storage.execute(*added("two"))
+
+    with pytest.raises(DatabaseError, match="rolled back"), transaction.atomic():
+        swallowed()
+    assert names() == set()
+    assert is_as_everybody_knows_it()
+
+
+def test_nothing_goes_ahead_of_what_is_over() -> None:
+    @storage.transition
+    def late() -> None:
+        storage.execute_last([added("one")])
+        storage.ahead([added("two")])
+
+    with pytest.raises(AssertionError, match="nothing can follow"):
+        late()
+    assert names() == {"one"}

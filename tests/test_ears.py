@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import select
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from django.db import connection, transaction
 
-from ledger import storage
+from ledger import shift, storage
 from ledger.listening import LOST, EarsAtWork, listen
+from ledger.services import shifts
 from ledger.shift import ShiftLoop
+from tests.shop import Shop, customer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -24,8 +29,7 @@ CHANNEL = "somewhere"
 def ears() -> Iterator[EarsAtWork]:
     found = EarsAtWork(CHANNEL)
     yield found
-    with suppress(*LOST):
-        found.end()
+    found.close()
 
 
 @pytest.fixture
@@ -84,8 +88,8 @@ def test_what_its_own_work_says_counts_too(ears: EarsAtWork) -> None:
 def test_at_its_end_the_connection_hears_nothing_more(ears: EarsAtWork, other) -> None:
     ears.begin()
     mine = connection.connection
-    ears.end()
-    ears.end()
+    ears.close()
+    ears.close()
     assert channels() == []
     other.execute(f"NOTIFY {CHANNEL}")
     storage.rows("SELECT 1")
@@ -107,8 +111,7 @@ def test_a_connection_that_is_lost_is_told_and_the_next_one_listens(
 
     with pytest.raises(LOST):
         listens_on()
-    with suppress(*LOST):
-        ears.end()
+    ears.close()
     connection.close()
     assert ears.begin()
     assert channels() == [CHANNEL]
@@ -118,3 +121,42 @@ def test_a_shift_leaves_nobody_listening(settings) -> None:
     settings.SAGA_SHIFT_LINGER_S = 0.3
     ShiftLoop(uuid4()).run()
     assert channels() == []
+
+
+def test_nor_one_that_a_fault_ended(settings, monkeypatch) -> None:
+    beats: list[int] = []
+
+    def faulty(_loop: ShiftLoop) -> None:
+        beats.append(1)
+        if len(beats) > 2:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(ShiftLoop, "_beat", faulty)
+    with pytest.raises(ZeroDivisionError):
+        ShiftLoop(uuid4()).run()
+    assert channels() == []
+
+
+def test_a_shift_that_is_told_to_stop_waits_for_what_is_out_asleep(shop: Shop, monkeypatch) -> None:
+    """It takes nothing new, so that there may be something to take must not keep it awake."""
+    turns: list[float] = []
+    called = threading.Event()
+    turn, call = ShiftLoop._turn, ShiftLoop._call
+
+    def counted(loop: ShiftLoop, pool: Any) -> None:
+        turns.append(time.monotonic())
+        turn(loop, pool)
+
+    def slow(loop: ShiftLoop, *told: Any) -> None:
+        called.set()
+        shift.stopping.set()
+        time.sleep(1.5)
+        call(loop, *told)
+
+    monkeypatch.setattr(shift, "stopping", threading.Event())
+    monkeypatch.setattr(ShiftLoop, "_turn", counted)
+    monkeypatch.setattr(ShiftLoop, "_call", slow)
+    shop.open(customer("ada"))
+    ShiftLoop(shifts.ring_row()).run()
+    assert called.is_set()
+    assert len(turns) < 30

@@ -44,9 +44,9 @@ def trips() -> Iterator[list[Sequence[Statement]]]:
         begun.clear()
         return run(self, statements, commit=commit)
 
-    def noted(self: Any, statements: Any, *, soon: bool = False) -> Any:
+    def noted(self: Any, statements: Any) -> Any:
         begun.extend(statements)
-        return ahead(self, statements, soon=soon)
+        return ahead(self, statements)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline.Channel, "run", counted)

@@ -13,7 +13,6 @@ from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
 from ledger.gate import Verdict
 from ledger.models.fields import uuid7
-from ledger.pipeline import Coming
 from ledger.rows import SagaRow
 from ledger.services import beginning, refusals, remembering
 from ledger.services import proposing_sql as sql
@@ -26,7 +25,7 @@ from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
-from ledger.statements import Statement
+from ledger.statements import Coming, Statement
 from ledger.states import Direction, StepState
 
 # How often a proposal looks again after losing an effect key to one that is just being
@@ -76,19 +75,18 @@ def _propose(
 ) -> Answer | errors.SagaError:
     """A refusal that is a fact of the saga is returned, so that it is committed."""
     unit = Unit(bearer.actor)
-    # Postgres gets the lock while the proposal is being checked.
-    lock = unit.lock_ahead([saga_id], then=[] if proof is None else [proof.statement])
+    # Postgres gets the lock while the proposal is being checked; no agent gets that of another.
+    owner = [] if proof is None else [proof.statement]
+    lock = unit.lock_ahead(saga_id, of=bearer.agent_id, then=owner)
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
-    looked = storage.ahead(_looks(saga_id, prepared), soon=True)
-    owner = unit.locked(lock)
+    looked = storage.ahead(_looks(saga_id, prepared))
+    owned = unit.locked(lock)
     if proof is not None:
-        proof.heed(owner[0])
+        proof.heed(owned[0])
     saga = unit.sagas.get(saga_id)
     if saga is None:
         return remembering.answer(saga_id, prepared, bearer)
-    if saga.agent_id != bearer.agent_id:
-        raise errors.NotFound(f"You have no saga {saga_id}.")
     try:
         told = propose_in(unit, saga, prepared, looked)
         heed_denials(unit, saga, told)
@@ -109,7 +107,7 @@ def propose_in(
     `looked`: `_looks`, when they were sent together with the lock.
     """
     if looked is None:
-        looked = storage.ahead(_looks(saga.id, prepared), soon=True)
+        looked = storage.ahead(_looks(saga.id, prepared))
     # While Postgres looks: what it comes to when nothing is found.
     draft = beginning.drafted(saga, prepared)
     found = storage.rows_of(looked)[-1]

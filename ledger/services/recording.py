@@ -116,7 +116,6 @@ def _record_plain(shift: UUID, finished: Sequence[Finished]) -> bool:
         unit.assume(*assignment.rows)
         end_attempt(unit, assignment.attempt, found.outcome)
         _settle(unit, assignment, found.outcome)
-    unit.send_ahead()
     return _written(unit, finished)
 
 

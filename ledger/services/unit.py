@@ -16,10 +16,9 @@ from uuid import UUID
 from django.db import DatabaseError
 
 from ledger import keys, storage
-from ledger.pipeline import Coming
 from ledger.rows import SAGA_WIDTH, STEP_WIDTH, SagaRow, StepRow
 from ledger.services import unit_sql as sql
-from ledger.statements import Statement
+from ledger.statements import Coming, Statement
 from ledger.states import STEP_FINISHED, STEP_WITHOUT_EFFECT, RecordState, SagaState, StepState
 from ledger.walls_sql import SUPERSEDED
 
@@ -50,18 +49,21 @@ class Unit:
 
         Locks are taken in the order of ids, so that two units never wait in a circle.
         """
-        return self.locked(self.lock_ahead(saga_ids, then=then))
-
-    def lock_ahead(self, saga_ids: Iterable[UUID], *, then: Sequence[Statement] = ()) -> Coming:
-        """Ask for the locks, and do not wait for them: `locked` does."""
         wanted = sorted({*saga_ids} - self.sagas.keys())
         lock: Statement = (sql.LOCK_ONE, wanted) if len(wanted) == 1 else (sql.LOCK, [wanted])
-        return storage.ahead([lock, *then], soon=True)
+        return self._locked(storage.rows_all([lock, *then]))
+
+    def lock_ahead(self, saga_id: UUID, *, of: UUID | None, then: Sequence[Statement]) -> Coming:
+        """Ask for the lock of a saga of this agent, and do not wait for it: `locked` does."""
+        return storage.ahead([(sql.LOCK_OWN, [saga_id, of]), *then])
 
     def locked(self, coming: Coming) -> list[list[Any]]:
-        """What `lock` returns, of locks that were asked for ahead."""
-        locked, *results = storage.rows_of(coming)
-        for found in locked:
+        """What `lock` returns, of a lock that was asked for ahead."""
+        return self._locked(storage.rows_of(coming))
+
+    def _locked(self, rows: list[list[Any]]) -> list[list[Any]]:
+        sagas, *results = rows
+        for found in sagas:
             self.sagas[found.id] = SagaRow(*found)
         return results
 
@@ -234,13 +236,12 @@ class Unit:
         self._statements.append((statement, params))
 
     def send_ahead(self) -> None:
-        """Have Postgres begin with what was given to `also`, and with the entries, while the rest
-        is being put together."""
-        writes = self._statements
-        if self._entries:
-            writes += sql.INSERT_ENTRIES.of(self._entries)
-        storage.ahead(writes)
-        self._statements, self._entries = [], []
+        """Have Postgres begin with what `also` was given, while the rest is being put together.
+
+        For what holds its saga's lock already: else a worker that is stopped here would keep it.
+        """
+        storage.ahead(self._statements)
+        self._statements = []
 
     def flush(self, *, last: bool = False) -> None:
         """Write everything in one round trip. Raises Superseded.

@@ -20,6 +20,7 @@ _SAGAS = f"SELECT {SAGA_COLUMNS} FROM ledger_saga g JOIN ledger_agent a ON a.id 
 LOCK = f"{_SAGAS} WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
 # Most transitions are about one: that spares the sort.
 LOCK_ONE = f"{_SAGAS} WHERE g.id = %s FOR UPDATE OF g"
+LOCK_OWN = f"{_SAGAS} WHERE g.id = %s AND g.agent_id = %s FOR UPDATE OF g"
 READ = (
     f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from django.db import Error
 from django.db.backends.postgresql import base
 from psycopg_pool import ConnectionPool
 
@@ -22,6 +21,7 @@ ASK_AFTER_S = 5.0
 _SEEN = "_saga_seen_at"
 _CHANNEL = "_saga_channel"  # ledger/pipeline.py
 _IDLE = psycopg.pq.TransactionStatus.IDLE
+_FAILED = psycopg.pq.TransactionStatus.INERROR
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -53,26 +53,34 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.pool is not None:
             self.pool._pool.rotate(1)  # noqa: SLF001
 
-    def _settle(self) -> None:
-        """Have the ledger's channel wait for what it has sent ahead: before that, libpq lets
-        nobody else use the connection."""
-        if (channel := getattr(self.connection, _CHANNEL, None)) is not None:
-            with self.wrap_database_errors:
-                channel.settle()
+    def _channel(self) -> Any | None:
+        """The ledger's channel. What it has sent ahead is waited for before anything else is done:
+        libpq lets nobody else use the connection until then."""
+        return getattr(self.connection, _CHANNEL, None)
 
     def create_cursor(self, name: str | None = None) -> Any:
-        self._settle()
+        if channel := self._channel():
+            channel.settle()
         return super().create_cursor(name)
 
     def _rollback(self) -> None:
-        with suppress(Error):  # it is undone, whatever went wrong with it
-            self._settle()
+        if channel := self._channel():
+            with suppress(psycopg.Error):  # it is undone, whatever went wrong with it
+                channel.give_up()
         super()._rollback()  # type: ignore[misc]  # not in the stubs
 
     def _commit(self) -> None:
-        """Nothing, where COMMIT has travelled with the last statements (ledger/pipeline.py)."""
-        self._settle()
-        if self.connection is None or self.connection.pgconn.transaction_status != _IDLE:
+        """Nothing, where COMMIT has travelled with the last statements (ledger/pipeline.py).
+
+        Postgres answers a COMMIT of what has failed with a rollback, in silence; this does not.
+        """
+        with self.wrap_database_errors:
+            if channel := self._channel():
+                channel.settle()
+            status = None if self.connection is None else self.connection.pgconn.transaction_status
+            if status == _FAILED:
+                raise psycopg.InternalError("the transaction had failed and was rolled back")
+        if status != _IDLE:
             super()._commit()  # type: ignore[misc]  # not in the stubs
 
     def _close(self) -> None:
