@@ -191,6 +191,27 @@ def test_world_comes_back_with_its_ports_and_payments(tmp_path: Path) -> None:
         second.stop()
 
 
+def test_the_shop_comes_back_with_its_orders(tmp_path: Path) -> None:
+    """What `make seed` has sown can be decided, and undone, after the next start."""
+    world = World.start(tmp_path)
+    try:
+        shop.open_shop(world.at)
+        shop.place_orders(world.at, "1004", "1008")
+        shop.ship_order(world.at, "1008")
+        shop.close_shop(world.at)
+    finally:
+        world.stop()
+    shop.close_shop(world.at)  # the cloud is gone: nothing of what was kept is lost
+    again = World.start(tmp_path)
+    try:
+        shop.open_shop(again.at)
+        truth = Truth(again.at)
+        assert truth.order("1004") == "placed"
+        assert truth.order("1008") == "shipped"
+    finally:
+        again.stop()
+
+
 def test_targets_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     started = subprocess.Popen(
         [sys.executable, "-c", STARTS_A_WORLD, str(tmp_path)],

@@ -119,9 +119,11 @@ def prepare(home: Path) -> dict[str, str]:
 
 
 def stop() -> None:
-    """Stop the targets. Harmless when they were never started."""
+    """Stop the targets; the shop keeps its orders. Harmless when they were never started."""
     while _started:
-        _started.pop().stop()
+        world = _started.pop()
+        shop.close_shop(world.at)
+        world.stop()
 
 
 def main(once: bool, port: int, base_url: str = "") -> int:

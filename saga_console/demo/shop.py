@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
+from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -13,7 +15,7 @@ ORDERS = "orders"
 
 
 def open_shop(at: Addresses) -> None:
-    """The table that the shop keeps its orders in; there already after a restart of nothing."""
+    """The table that the shop keeps its orders in, with those that were there at the last stop."""
     dynamodb = cloud.client("dynamodb", at.cloud_url)
     if ORDERS in dynamodb.list_tables()["TableNames"]:
         return
@@ -23,6 +25,21 @@ def open_shop(at: Addresses) -> None:
         AttributeDefinitions=[{"AttributeName": "order_id", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
+    if _book(at).exists():
+        for item in json.loads(_book(at).read_text()):
+            dynamodb.put_item(TableName=ORDERS, Item=item)
+
+
+def close_shop(at: Addresses) -> None:
+    """Keep the orders for the next start, unless the cloud, which lives in memory, is gone."""
+    with suppress(BotoCoreError, ClientError):
+        pages = cloud.client("dynamodb", at.cloud_url).get_paginator("scan")
+        items = [item for page in pages.paginate(TableName=ORDERS) for item in page["Items"]]
+        _book(at).write_text(json.dumps(items))
+
+
+def _book(at: Addresses) -> Path:
+    return at.home / "orders.json"
 
 
 def warm_sandbox(at: Addresses) -> None:
