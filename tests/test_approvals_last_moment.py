@@ -176,7 +176,8 @@ def race(shop: Shop, console_env: dict[str, str], slack: int) -> Score:
         hand_out(asked, sweeper)
         work(lambda: all(one.poll() is not None for one in (approver, sweeper)), within_s=240)
         said, swept = told(approver), sum(told(sweeper).values())
-    work(lambda: not Step.objects.exclude(state__in=("committed", "rejected")).exists())
+    left = Step.objects.exclude(state__in=("committed", "rejected"))
+    work(lambda: not left.exists(), got_to=lambda: list(left.values("state", "held_why", "error")))
     refunds = refunded(shop)
     for one, request in zip(rounds, asked, strict=True):
         request.refresh_from_db()
