@@ -22,9 +22,6 @@ EXPONENT_FROM = 1e21
 # What no Postgres text or jsonb value can hold.
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 MAX_STORED_DEPTH = 100
-_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_DECODE = json.JSONDecoder().decode
-_HUGE = re.compile(r"\d{308}")  # the digits of more than 1024 bits
 # Characters of one fact of an entry, and of a stored result: both are cut in the same way, and any
 # honest one stays whole.
 MAX_FACT = 200_000
@@ -166,8 +163,6 @@ def storable(value: Any, *, max_chars: int = MAX_FACT) -> tuple[str, bool]:
     strings first, each with a mark saying how much was cut, so that ids survive for the
     undo; what is still too long becomes `{"cut": …, "start": …}`. Never raises (rule 5.14).
     """
-    if (plain := _plainly(value)) is not None and len(plain) <= max_chars:
-        return plain, False
     try:
         text, changed = _written(value, None)
         for longest in (max_chars // 4, max_chars // 32, 200):
@@ -197,23 +192,6 @@ def storable_facts(facts: Mapping[str, Any]) -> str:
         for name, value in facts.items()
     )
     return "{" + ",".join(kept) + "}"
-
-
-def _plainly(value: Any) -> str | None:
-    """The JSON text of what is stored as it is, told without looking at every piece; None when it
-    may not be.
-
-    Nearly everything is: what is read back equals it, and its text has no sign of what is changed.
-    """
-    try:
-        text = _ENCODE(value)
-        text.encode()  # raises for half a surrogate pair
-        is_deep = text.count("{") + text.count("[") > MAX_STORED_DEPTH
-        if is_deep or "\\u0000" in text or _HUGE.search(text):
-            return None
-        return text if _DECODE(text) == value else None
-    except Exception:  # whatever it is, it is looked at piece by piece
-        return None
 
 
 def _written(value: Any, longest: int | None) -> tuple[str, bool]:

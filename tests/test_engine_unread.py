@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection, transaction
 
-from ledger import pipeline
+from ledger import pipeline, storage
 from ledger.models import Attempt, Entry, Saga, Step
 from ledger.models.fields import ClockTimestamp
 from ledger.outcomes import Done
@@ -23,7 +23,9 @@ from ledger.services.opening import open_saga
 from ledger.services.proposals import Opening, Proposal
 from ledger.services.proposing import propose
 from ledger.services.recording import Finished, record
+from ledger.services.unit import Superseded, Unit
 from ledger.statements import Statement
+from ledger.states import StepState
 from tests.approvalcast import agent, claim, tools
 from tests.shop import assert_verifies
 
@@ -180,3 +182,24 @@ def test_sagas_are_locked_in_the_order_of_their_ids() -> None:
     assert isinstance(written, dict)
     locked = [row["saga_id"] for row in json.loads(written["rows"])]
     assert locked == sorted(str(story.saga) for story in stories)
+
+
+@pytest.mark.parametrize(
+    ("known", "value"), [("was", StepState.QUEUED), ("fence_was", 99)], ids=["state", "fence"]
+)
+def test_one_row_that_is_not_as_it_was_known_is_not_written(known: str, value: object) -> None:
+    """The statement of one row holds it against what was read, as that of many does."""
+    story = Story()
+
+    @storage.transition
+    def stale() -> None:
+        unit = Unit("worker:late")
+        unit.lock_with_steps([story.taken.step])
+        step = unit.steps[story.taken.step]
+        setattr(step, known, value)
+        step.held_why, step.dirty = "late", True
+        unit.flush(last=True)
+
+    with pytest.raises(Superseded):
+        stale()
+    assert not Step.objects.get(pk=story.taken.step).held_why

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import jsontext
 from ledger.errors import InvalidArgs, InvalidJson, TooLarge
 from ledger.keys import parse_json, storable
 
@@ -225,44 +224,5 @@ class _Named(str, Enum):  # noqa: UP042 - what tools answer with
     MEMBER = "what it is"
 
 
-_PIECES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.sampled_from([2**1024 - 1, 2**1024, -(2**1024), 10**307, 10**309, 1e22, -0.0])
-    | st.floats()
-    | st.text()
-    | st.sampled_from(["\0", "\ud800", "\\u0000", "\u2028", _Named.MEMBER, "7" * 400])
-    | st.binary()
-)
-_ODD = st.recursive(
-    _PIECES,
-    lambda inner: (
-        st.lists(inner)
-        | st.tuples(inner)
-        | st.dictionaries(st.text() | st.integers() | st.booleans() | st.none(), inner)
-    ),
-    max_leaves=12,
-)
-
-
-@given(_ODD)
-def test_what_is_told_at_a_glance_is_what_a_look_at_every_piece_tells(value: Any) -> None:
-    plain = jsontext._plainly(value)
-    assert plain is None or (plain, False) == jsontext._written(value, None)
-
-
-@pytest.mark.parametrize("depth", [99, 100, 101, 102])
-def test_also_when_it_is_deep(depth: int) -> None:
-    value: Any = 1
-    for _ in range(depth):
-        value = [value]
-    plain = jsontext._plainly(value)
-    assert plain is None or (plain, False) == jsontext._written(value, None)
-
-
-def test_an_ordinary_answer_is_told_at_a_glance() -> None:
-    answer = {"id": "re_1", "paid": True, "lines": [{"n": 1, "at": 1.5, "to": None}], "to": "Zoë"}
-    assert jsontext._plainly(answer) == json.dumps(answer, ensure_ascii=False).replace(
-        ": ", ":"
-    ).replace(", ", ",")
+def test_of_an_enum_is_kept_what_it_is_and_not_what_it_is_called() -> None:
+    assert storable({"paid": _Named.MEMBER}) == ('{"paid":"what it is"}', False)
