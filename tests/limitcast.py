@@ -65,5 +65,11 @@ def taken(name: str = "notes per agent and day") -> Decimal:
     return sum((one.amount for one in found), Decimal(0))
 
 
+def put_off(case: Case) -> None:
+    """Not due within this test: a wait with full jitter may be over at once."""
+    later = "UPDATE ledger_outboxmessage SET due_at = clock_timestamp() + interval '1 hour'"
+    storage.execute(f"{later} WHERE step_id = %s", [case.step])
+
+
 def all_due() -> None:
     storage.execute("UPDATE ledger_outboxmessage SET due_at = clock_timestamp()")
