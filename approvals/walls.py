@@ -174,14 +174,14 @@ CREATE OR REPLACE TRIGGER approvals_attempt_allowed BEFORE INSERT ON ledger_atte
 GIVEN_BACK = f"""
 CREATE OR REPLACE FUNCTION approvals_limit_given_back() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
-    UPDATE approvals_reservation SET returned_at = clock_timestamp()
-        WHERE idempotency_key = NEW.key AND returned_at IS NULL;
+    IF NEW.state = '{RecordState.FAILED}' AND OLD.state <> '{RecordState.FAILED}' THEN
+        UPDATE approvals_reservation SET returned_at = clock_timestamp()
+            WHERE idempotency_key = NEW.key AND returned_at IS NULL;
+    END IF;
     RETURN NULL;
 END $wall$;
 CREATE OR REPLACE TRIGGER approvals_limit_given_back AFTER UPDATE OF state
-    ON ledger_idempotencyrecord FOR EACH ROW
-    WHEN (NEW.state = '{RecordState.FAILED}' AND OLD.state <> '{RecordState.FAILED}')
-    EXECUTE FUNCTION approvals_limit_given_back();
+    ON ledger_idempotencyrecord FOR EACH ROW EXECUTE FUNCTION approvals_limit_given_back();
 CREATE OR REPLACE FUNCTION approvals_reservation_kept() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
     IF (OLD.id, OLD.limit_name, OLD.share, OLD.step_id, OLD.idempotency_key, OLD.amount,

@@ -42,6 +42,13 @@ class RecordState(StrEnum):
     FAILED = "failed"
 
 
+class AttemptState(StrEnum):
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
 class MessageState(StrEnum):
     WAITING = "waiting"
     DELIVERED = "delivered"
@@ -142,6 +149,15 @@ RECORD_TRANSITIONS: Mapping[RecordState, frozenset[RecordState]] = {
     _R.PENDING: frozenset({_R.EXECUTED, _R.FAILED}),
     _R.FAILED: frozenset({_R.PENDING}),
     _R.EXECUTED: frozenset(),
+}
+
+# One call of a target, from its intent on. What it says after its end changes nothing: evidence.
+_A = AttemptState
+ATTEMPT_TRANSITIONS: Mapping[AttemptState, frozenset[AttemptState]] = {
+    _A.STARTED: frozenset({_A.DONE, _A.FAILED, _A.UNKNOWN}),
+    _A.DONE: frozenset(),
+    _A.FAILED: frozenset(),
+    _A.UNKNOWN: frozenset(),
 }
 
 # A message to people or to a webhook, on one channel. `delivered`: its receiver took it.

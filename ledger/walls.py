@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
 
-from ledger.landing import landing
 from ledger.states import (
     RECORD_TRANSITIONS,
     SAGA_ENDED,
@@ -25,8 +22,20 @@ from ledger.states import (
     SagaState,
     StepState,
 )
+from ledger.walls_attempts import ATTEMPTS
 from ledger.walls_frozen import FROZEN, FROZEN_STEP, sealed
-from ledger.walls_sql import CHAIN, EXPECT, REFUSED, WAKE, append_only, kept, quoted
+from ledger.walls_sql import (
+    CHAIN,
+    EXPECT,
+    REFUSED,
+    WAKE,
+    S,
+    append_only,
+    edges,
+    kept,
+    never,
+    quoted,
+)
 
 STEP_START = (
     StepState.WAITING,
@@ -52,16 +61,6 @@ KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
     *("ledger_idempotencyrecord", "ledger_effectclaim"),
 )
-S = TypeVar("S", bound=StrEnum)
-
-
-def _edges(transitions: Mapping[S, frozenset[S]]) -> str:
-    """Every edge as `old>new`, in an array: one expression, where pairs would be a hundred, and
-    each expression of a trigger is made anew in every transaction."""
-    pairs = [
-        f"{old}>{new}" for old, targets in sorted(transitions.items()) for new in sorted(targets)
-    ]
-    return "'{" + ",\n        ".join(pairs) + "}'"
 
 
 def transition_wall(
@@ -89,11 +88,11 @@ BEGIN
         ) THEN
             RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
-    ELSIF OLD.state <> NEW.state AND OLD.state || '>' || NEW.state <> ALL ({_edges(transitions)})
+    ELSIF OLD.state <> NEW.state AND OLD.state || '>' || NEW.state <> ALL ({edges(transitions)})
     THEN
         RAISE EXCEPTION 'a {noun} cannot go from % to %', OLD.state, NEW.state
             USING ERRCODE = '{REFUSED}';
-    END IF;{"".join(_never(noun, name, rule) for name, rule in also.items())}
+    END IF;{"".join(never(noun, name, rule) for name, rule in also.items())}
     RETURN NEW;
 END $wall$;
 CREATE OR REPLACE TRIGGER ledger_{noun}_begins BEFORE INSERT ON {table}
@@ -101,14 +100,6 @@ CREATE OR REPLACE TRIGGER ledger_{noun}_begins BEFORE INSERT ON {table}
 CREATE OR REPLACE TRIGGER ledger_{noun}_transition BEFORE UPDATE OF {columns} ON {table}
     FOR EACH ROW EXECUTE FUNCTION ledger_{noun}_transition();
 """
-
-
-def _never(noun: str, name: str, rule: str) -> str:
-    return f"""
-    IF {rule} THEN
-        RAISE EXCEPTION '{name.replace("_", " ")}: % of a {noun} that is %', TG_OP, NEW.state
-            USING ERRCODE = '{REFUSED}', CONSTRAINT = 'ledger_{noun}_{name}';
-    END IF;"""
 
 
 APPEND_ONLY = (
@@ -202,6 +193,41 @@ BEGIN
 END $wall$;
 {_told("step")}{_told("saga")}"""
 
+# An entry's saga is there: the chain's trigger holds its row while the entry is written, and a saga
+# that leaves takes its entries along. A foreign key would look for it once more with every entry.
+WHOLE = f"""
+CREATE OR REPLACE FUNCTION ledger_saga_leaves_whole() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF EXISTS (SELECT FROM ledger_entry WHERE saga_id = OLD.id) THEN
+        RAISE EXCEPTION 'saga % cannot go while its entries stay', OLD.id
+            USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NULL;
+END $wall$;
+DROP TRIGGER IF EXISTS ledger_saga_leaves_whole ON ledger_saga;
+CREATE CONSTRAINT TRIGGER ledger_saga_leaves_whole AFTER DELETE ON ledger_saga
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger_saga_leaves_whole();
+"""
+
+# A message says what is to be done, and is written once; only when it leaves is written again.
+OUTBOX = f"""
+CREATE OR REPLACE FUNCTION ledger_outbox_never() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN{never("outbox", "kind_known", "NEW.kind NOT IN ('run', 'probe')", "kind")}{
+    never("outbox", "counts", "least(NEW.saga_fence, NEW.round, NEW.negatives) < 0", "kind")
+}
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_outbox_never
+    BEFORE INSERT OR UPDATE OF kind, saga_fence, round, negatives ON ledger_outboxmessage
+    FOR EACH ROW EXECUTE FUNCTION ledger_outbox_never();
+"""
+
+# Apart from the saga's other rules, for the count goes up with every step: one look at one number.
+STEP_COUNT = """
+CREATE OR REPLACE TRIGGER ledger_saga_step_count BEFORE UPDATE OF step_count ON ledger_saga
+    FOR EACH ROW WHEN (NEW.step_count < 0) EXECUTE FUNCTION ledger_saga_transition();
+"""
+
 STEP_WALL = transition_wall(
     *("ledger_step", "step", STEP_TRANSITIONS, STEP_START),
     also=STEP_NEVER,
@@ -223,7 +249,10 @@ INSTALL = (
     + CHAIN
     + FROZEN_STEP
     + NO_CHANGE_WITHOUT_ENTRY
-    + landing(REFUSED)
+    + ATTEMPTS
+    + WHOLE
+    + OUTBOX
+    + STEP_COUNT
     + WAKE
     + EXPECT
 )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TypeVar
 
 from ledger.states import STEP_FINISHED, StepState
+
+S = TypeVar("S", bound=StrEnum)
 
 # SQLSTATE of a refused change: class P0 is PL/pgSQL's own, so no driver retries it.
 REFUSED = "P0409"
@@ -17,6 +21,25 @@ SPENT = "P0411"
 
 def quoted(states: Iterable[str]) -> str:
     return ", ".join(f"'{state}'" for state in sorted(states))
+
+
+def edges(transitions: Mapping[S, frozenset[S]]) -> str:
+    """Every edge as `old>new`, in an array: one expression, where pairs would be a hundred, and
+    each expression of a trigger is made anew in every transaction."""
+    pairs = [
+        f"{old}>{new}" for old, targets in sorted(transitions.items()) for new in sorted(targets)
+    ]
+    return "'{" + ",\n        ".join(pairs) + "}'"
+
+
+def never(noun: str, name: str, rule: str, what: str = "state") -> str:
+    """The statement of a trigger that refuses a row of which `rule` holds. `what`: the column that
+    tells a reader of the refusal which of the rows it is."""
+    return f"""
+    IF {rule} THEN
+        RAISE EXCEPTION '{name.replace("_", " ")}: % of a {noun} that is %', TG_OP, NEW.{what}
+            USING ERRCODE = '{REFUSED}', CONSTRAINT = 'ledger_{noun}_{name}';
+    END IF;"""
 
 
 def append_only(table: str) -> str:
@@ -102,13 +125,14 @@ CREATE OR REPLACE TRIGGER ledger_outbox_wake AFTER INSERT ON ledger_outboxmessag
     FOR EACH STATEMENT EXECUTE FUNCTION ledger_outbox_wake();
 CREATE OR REPLACE FUNCTION ledger_step_wake() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
-    PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
+    IF OLD.state <> NEW.state
+        AND NEW.state = ANY ('{{{",".join(sorted(STEP_FINISHED | {StepState.STUCK}))}}}') THEN
+        PERFORM pg_notify('ledger_finished', NEW.saga_id::text || ' ' || NEW.id::text);
+    END IF;
     RETURN NULL;
 END $wall$;
 CREATE OR REPLACE TRIGGER ledger_step_wake AFTER UPDATE OF state ON ledger_step
-    FOR EACH ROW WHEN (OLD.state <> NEW.state
-        AND NEW.state = ANY ('{{{",".join(sorted(STEP_FINISHED | {StepState.STUCK}))}}}'))
-    EXECUTE FUNCTION ledger_step_wake();
+    FOR EACH ROW EXECUTE FUNCTION ledger_step_wake();
 """
 
 # A guarded write checks itself, in the statement: nothing has to come back to the caller before

@@ -11,13 +11,20 @@ from approvals.states import ANSWERED, OPEN, ApprovalState
 from approvals.states import MEANING as APPROVAL_MEANING
 from approvals.states import TRANSITIONS as APPROVAL_TRANSITIONS
 from ledger import states
-from ledger.states import MessageState, RecordState, SagaState
+from ledger.states import AttemptState, MessageState, RecordState, SagaState
 from ledger.walls import STEP_START
 
 RECORD_MEANING: Mapping[RecordState, str] = {
     RecordState.PENDING: "An attempt under this key has been promised, and its end is not known.",
     RecordState.EXECUTED: "The effect under this key happened. Final: the key is spent.",
     RecordState.FAILED: "It certainly did not happen; a permitted retry may promise it again.",
+}
+
+ATTEMPT_MEANING: Mapping[AttemptState, str] = {
+    AttemptState.STARTED: "It may be on its way: the intent is committed, no end of it is known.",
+    AttemptState.DONE: "The target has said that it was carried out.",
+    AttemptState.FAILED: "It certainly had no effect.",
+    AttemptState.UNKNOWN: "Nobody heard how it ended. What it says later is kept as evidence.",
 }
 
 HEAD = """# States
@@ -75,6 +82,14 @@ def page() -> str:
                 RECORD_MEANING,
                 states.RECORD_TRANSITIONS,
                 [RecordState.PENDING],
+                (),
+            ),
+            _machine(
+                "Attempt",
+                "One call of a target, from the intent that is written before it.",
+                ATTEMPT_MEANING,
+                states.ATTEMPT_TRANSITIONS,
+                [AttemptState.STARTED],
                 (),
             ),
             _machine(

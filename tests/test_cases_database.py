@@ -149,7 +149,7 @@ def test_by_what_a_saga_and_an_effect_are_found_is_frozen(
     committed_settle(shop)
     said = refused_by_hand(f"UPDATE {row} SET {change}")
     assert any(why in said for why in ("is held by a step that is committed", "is frozen", "head"))
-    with pytest.raises(DatabaseError, match="ledger_saga_step_count"), transaction.atomic():
+    with pytest.raises(DatabaseError, match="counts: UPDATE of a saga"), transaction.atomic():
         storage.execute("UPDATE ledger_saga SET step_count = -5")
 
 

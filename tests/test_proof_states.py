@@ -22,11 +22,13 @@ from approvals import walls as approvals_walls
 from approvals import walls_who
 from ledger import doors, drill_walls, messagewalls, walls, walls_frozen
 from ledger.states import (
+    ATTEMPT_TRANSITIONS,
     MESSAGE_TRANSITIONS,
     RECORD_TRANSITIONS,
     SAGA_ENDED,
     SAGA_TRANSITIONS,
     STEP_TRANSITIONS,
+    AttemptState,
     MessageState,
     RecordState,
     SagaState,
@@ -55,12 +57,12 @@ WALLS = {
 }
 INSTALLED = {
     "ledger": (
-        "0018_a_doubt_stays_one",
-        "1714b71b41d25cea0e17144f2dfb16a81aeb8c026ad73fe433493adbaf04d9f0",
+        "0020_walls_of_columns",
+        "7047fd09ce4158d9752fab058a2ebaa3df27a334e42d718b3f1fc1364285ff2b",
     ),
     "approvals": (
-        "0009_sealed_with_its_saga",
-        "3d5cc844ac9aa66e980ef33e5ebc174b5003812d8a8c417974e1da597449a65c",
+        "0010_walls_of_columns",
+        "0bc1af8d85353ebe6bcbca216a496855709757ed1ace48ef6c35bb908efd7e44",
     ),
 }
 
@@ -112,6 +114,15 @@ TABLES = {
         "updated_at = now()",
         frozenset({"pending"}),
         {"key": "anew"},
+    ),
+    # Its step is committed by then, and takes no other attempt: that is tests/test_proof_walls.py.
+    "attempt": Table(
+        "ledger_attempt",
+        AttemptState,
+        ATTEMPT_TRANSITIONS,
+        "ended_at = now()",
+        frozenset(),
+        {"id": ANEW, "fence": 99},
     ),
     "message": Table(
         "ledger_message",

@@ -15,6 +15,12 @@ SELECT gen_random_uuid(), id, 'forward', 0, 1, gen_random_uuid(), idempotency_ke
     gen_random_uuid(), 0, 'started', now(), now() + interval '1 minute'
 FROM ledger_step WHERE state = 'awaiting_approval'
 """
+CALL_OUT_FOR_NOBODY = """
+INSERT INTO ledger_attempt (id, step_id, direction, alternative, fence, token, idempotency_key,
+    shift_id, round, state, started_at, lease_until)
+VALUES (gen_random_uuid(), gen_random_uuid(), 'forward', 0, 1, gen_random_uuid(), 'k',
+    gen_random_uuid(), 0, 'started', now(), now() + interval '1 minute')
+"""
 SAY_YES = """
 UPDATE approvals_approval SET state = 'approved', ended_at = now(), decided_at = now(),
     yes_until = now() + interval '1 day' WHERE state = 'pending'
@@ -70,6 +76,20 @@ FORGERIES = {
     "promise a spent key again": of_executed("state = 'pending'"),
     "change a stored answer": of_executed("response = '{}'"),
     "call out without a yes": CALL_OUT,
+    "call out for no step": CALL_OUT_FOR_NOBODY,
+    "end an attempt a second time": (
+        "UPDATE ledger_attempt SET state = 'failed' WHERE state = 'done'"
+    ),
+    "end it as nobody does": "UPDATE ledger_attempt SET state = 'gone'",
+    "try less often than never": "UPDATE ledger_attempt SET round = -1",
+    "go back behind the first fence": "UPDATE ledger_attempt SET fence = -1",
+    "run another choice than any": "UPDATE ledger_attempt SET alternative = -1",
+    "send a message of no kind": "UPDATE ledger_outboxmessage SET kind = 'walk'",
+    "send it under no fence": "UPDATE ledger_outboxmessage SET saga_fence = -1",
+    "send it in no round": "UPDATE ledger_outboxmessage SET round = -1",
+    "count looks backwards": "UPDATE ledger_outboxmessage SET negatives = -1",
+    "count steps backwards": "UPDATE ledger_saga SET step_count = -1",
+    "write a record that nobody knows": of_executed("state = 'lost'"),
 }
 
 

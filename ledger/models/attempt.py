@@ -3,9 +3,9 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from ledger.models.fields import ClockTimestamp, state_constraint, state_field, uuid7
+from ledger.models.fields import ClockTimestamp, state_field, uuid7
 from ledger.models.step import Step
-from ledger.states import Direction, RecordState
+from ledger.states import AttemptState, Direction, RecordState
 
 DIRECTIONS = [(direction.value, direction.value) for direction in Direction]
 
@@ -18,19 +18,21 @@ class Attempt(models.Model):
     console had stopped waiting for it: it changes no state, but it is evidence.
     """
 
-    STATES = ("started", "done", "failed", "unknown")
-
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     # The unique fence begins with the step: an index of its own would only cost.
     step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="tries", db_index=False)
     direction = models.CharField(max_length=10, choices=DIRECTIONS)
-    alternative = models.PositiveIntegerField(default=0)
-    fence = models.PositiveIntegerField()
+    alternative = models.IntegerField(default=0)
+    fence = models.IntegerField()
     token = models.UUIDField()
     idempotency_key = models.CharField(max_length=90)
     shift_id = models.UUIDField()
-    round = models.PositiveIntegerField(default=0)
-    state = models.CharField(max_length=10, choices=[(s, s) for s in STATES], default="started")
+    round = models.IntegerField(default=0)
+    state = models.CharField(
+        max_length=10,
+        choices=[(state.value, state.value) for state in AttemptState],
+        default=AttemptState.STARTED.value,
+    )
     started_at = models.DateTimeField(db_default=ClockTimestamp())
     lease_until = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -38,14 +40,11 @@ class Attempt(models.Model):
     late = models.JSONField(null=True, blank=True)
 
     class Meta:
+        # States and counters: a trigger's (ledger/walls_attempts.py), as a step's are.
         constraints = [
             models.UniqueConstraint(fields=["step", "fence"], name="ledger_attempt_fence"),
             models.UniqueConstraint(
                 fields=["step"], condition=Q(state="started"), name="ledger_attempt_one_at_a_time"
-            ),
-            models.CheckConstraint(
-                condition=Q(state__in=["started", "done", "failed", "unknown"]),
-                name="ledger_attempt_state_known",
             ),
         ]
         indexes = [
@@ -70,9 +69,6 @@ class IdempotencyRecord(models.Model):
     response = models.TextField(null=True, blank=True)  # noqa: DJ001 - null: no response yet
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     updated_at = models.DateTimeField(db_default=ClockTimestamp())
-
-    class Meta:
-        constraints = [state_constraint("state", RecordState, "ledger_record_state_known")]
 
     def __str__(self) -> str:
         return self.key

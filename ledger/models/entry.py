@@ -18,7 +18,15 @@ class Entry(models.Model):
     """
 
     pk = models.CompositePrimaryKey("saga_id", "seq")
-    saga = models.ForeignKey(Saga, on_delete=models.PROTECT, db_index=False, related_name="entries")
+    # The chain's trigger holds the saga's row, and a saga leaves with its entries
+    # (ledger/walls.py): a constraint would look for it again with every entry.
+    saga = models.ForeignKey(
+        Saga,
+        on_delete=models.PROTECT,
+        db_index=False,
+        db_constraint=False,
+        related_name="entries",
+    )
     seq = models.BigIntegerField()
     kind = models.CharField(max_length=60)
     step_id = models.CharField(max_length=200, default="", blank=True)

@@ -21,13 +21,13 @@ class OutboxMessage(models.Model):
     step = models.ForeignKey(Step, on_delete=models.PROTECT)
     kind = models.CharField(max_length=5, choices=[(RUN, RUN), (PROBE, PROBE)])
     direction = models.CharField(max_length=10, choices=DIRECTIONS)
-    saga_fence = models.PositiveIntegerField()
+    saga_fence = models.IntegerField()
     tool = models.CharField(max_length=200)
     agent = models.CharField(max_length=100)
     saga_id = models.UUIDField()
     resource = models.TextField(default="", blank=True)
-    round = models.PositiveIntegerField(default=0)
-    negatives = models.PositiveIntegerField(default=0)
+    round = models.IntegerField(default=0)
+    negatives = models.IntegerField(default=0)
     due_at = models.DateTimeField(db_default=ClockTimestamp())
     created_at = models.DateTimeField(db_default=ClockTimestamp())
     taken_at = models.DateTimeField(null=True, blank=True)
@@ -35,11 +35,7 @@ class OutboxMessage(models.Model):
     parked_why = models.TextField(default="", blank=True)
 
     class Meta:
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(kind__in=["run", "probe"]), name="ledger_outbox_kind_known"
-            )
-        ]
+        # Kinds and counters: a trigger's (ledger/walls.py), as a step's are.
         indexes = [
             models.Index(
                 fields=["due_at", "id"],

@@ -44,8 +44,6 @@ class Saga(models.Model):
         # Its states and counters: a trigger's (ledger/walls.py), as a step's are.
         constraints = [
             models.UniqueConstraint(fields=["agent", "task_id"], name="ledger_saga_task"),
-            # Written by every proposal, so a trigger of its column would cost more than this.
-            models.CheckConstraint(condition=Q(step_count__gte=0), name="ledger_saga_step_count"),
         ]
         indexes = [
             models.Index(fields=["state", "id"], name="ledger_saga_state"),

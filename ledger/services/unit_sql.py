@@ -169,7 +169,8 @@ FROM {rows}
 )
 
 # An attempt and the record of its key end together; `executed` is final, so a record that
-# says so already is left as it is.
+# says so already is left as it is. An attempt ends once: of one that has ended meanwhile, an entry
+# has told, and who has not read it is refused with his own.
 END_ATTEMPTS = Batch(
     """
 WITH ending AS (
@@ -177,7 +178,7 @@ WITH ending AS (
 ), attempt AS (
     UPDATE ledger_attempt a SET state = e.state, outcome = e.outcome::jsonb,
         ended_at = clock_timestamp()
-    FROM ending e WHERE a.id = e.id AND a.id = ANY(%(ids)s::uuid[])
+    FROM ending e WHERE a.id = e.id AND a.id = ANY(%(ids)s::uuid[]) AND a.state = 'started'
     RETURNING a.idempotency_key, e.record, e.outcome
 )
 UPDATE ledger_idempotencyrecord i SET state = a.record, lease_until = NULL,
