@@ -35,9 +35,10 @@ def edges(transitions: Mapping[S, frozenset[S]]) -> str:
 def never(noun: str, name: str, rule: str, what: str = "state") -> str:
     """The statement of a trigger that refuses a row of which `rule` holds. `what`: the column that
     tells a reader of the refusal which of the rows it is."""
+    row = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     return f"""
     IF {rule} THEN
-        RAISE EXCEPTION '{name.replace("_", " ")}: % of a {noun} that is %', TG_OP, NEW.{what}
+        RAISE EXCEPTION '{name.replace("_", " ")}: % of {row} that is %', TG_OP, NEW.{what}
             USING ERRCODE = '{REFUSED}', CONSTRAINT = 'ledger_{noun}_{name}';
     END IF;"""
 

@@ -58,7 +58,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0020_walls_of_columns",
-        "7047fd09ce4158d9752fab058a2ebaa3df27a334e42d718b3f1fc1364285ff2b",
+        "7db6ad848e6271ef6e58a4624c7c951ccebc28bc8b6fb1961f63d0c07e4fb80a",
     ),
     "approvals": (
         "0010_walls_of_columns",
