@@ -102,6 +102,8 @@ class Supervisor:
     def _look_after(self, child: Child) -> None:
         if child.is_running or child.process is None:
             return
+        if self.is_stopping:  # asked last: a second signal has ended what is not running
+            return
         if child.start_again_at is None:
             self._repeat(child)
             self._take_note_of_end(child)

@@ -74,6 +74,25 @@ time.sleep(60)
     assert capsys.readouterr().out.splitlines() == ["two  | bye", "one  | bye"]
 
 
+def test_what_a_second_signal_kills_is_not_started_again(boss, capsys) -> None:
+    """Both in the same moment: the children are dead before the stop has begun."""
+    child = program("one", "import time; time.sleep(60)")
+    boss.add(child)
+    process = child.process
+    assert process is not None
+
+    def twice() -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        process.wait(10)
+        return False
+
+    boss.run(until=twice)
+    assert process.returncode == -signal.SIGKILL
+    assert child.process is process
+    assert "starting it again" not in capsys.readouterr().out
+
+
 def test_who_does_not_end_within_its_grace_is_killed(boss, capsys) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('hi'); time.sleep(60)"
     child = program("one", code)
