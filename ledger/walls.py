@@ -210,11 +210,16 @@ CREATE CONSTRAINT TRIGGER ledger_saga_leaves_whole AFTER DELETE ON ledger_saga
 """
 
 # A message says what is to be done, and is written once; only when it leaves is written again.
+_NO_MESSAGE = "".join(
+    never("outbox", name, rule, what="kind", called="a message")
+    for name, rule in {
+        "kind_known": "NEW.kind NOT IN ('run', 'probe')",
+        "counts": "least(NEW.saga_fence, NEW.round, NEW.negatives) < 0",
+    }.items()
+)
 OUTBOX = f"""
 CREATE OR REPLACE FUNCTION ledger_outbox_never() RETURNS trigger LANGUAGE plpgsql AS $wall$
-BEGIN{never("outbox", "kind_known", "NEW.kind NOT IN ('run', 'probe')", "kind")}{
-    never("outbox", "counts", "least(NEW.saga_fence, NEW.round, NEW.negatives) < 0", "kind")
-}
+BEGIN{_NO_MESSAGE}
     RETURN NEW;
 END $wall$;
 CREATE OR REPLACE TRIGGER ledger_outbox_never

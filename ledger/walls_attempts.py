@@ -8,8 +8,13 @@ fence raised, so whoever is late finds the slot taken. Pure.
 from __future__ import annotations
 
 from ledger.states import ATTEMPT_TRANSITIONS, AttemptState, Direction, StepState
-from ledger.walls_sql import REFUSED, edges, never, quoted
+from ledger.walls_sql import REFUSED, changed, edges, never, quoted
 
+# What landed is what was looked at as it landed: another step, key or direction is another attempt.
+_INTENT = (
+    *("id", "step_id", "direction", "alternative", "fence", "token", "idempotency_key"),
+    *("shift_id", "round"),
+)
 _COUNTS = never("attempt", "counts", "least(NEW.alternative, NEW.fence, NEW.round) < 0")
 _ENDED = quoted(set(AttemptState) - {AttemptState.STARTED})
 
@@ -43,10 +48,18 @@ BEGIN
     THEN
         RAISE EXCEPTION 'an attempt cannot go from % to %', OLD.state, NEW.state
             USING ERRCODE = '{REFUSED}';
-    END IF;{_COUNTS}
+    END IF;
     RETURN NEW;
 END $wall$;
-CREATE OR REPLACE TRIGGER ledger_attempt_ends
-    BEFORE UPDATE OF state, alternative, fence, round ON ledger_attempt
+CREATE OR REPLACE TRIGGER ledger_attempt_ends BEFORE UPDATE OF state ON ledger_attempt
     FOR EACH ROW EXECUTE FUNCTION ledger_attempt_ends();
+CREATE OR REPLACE FUNCTION ledger_attempt_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
+BEGIN
+    IF {changed(_INTENT)} THEN
+        RAISE EXCEPTION 'the intent of attempt % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
+    END IF;
+    RETURN NEW;
+END $wall$;
+CREATE OR REPLACE TRIGGER ledger_attempt_frozen BEFORE UPDATE OF {", ".join(_INTENT)}
+    ON ledger_attempt FOR EACH ROW EXECUTE FUNCTION ledger_attempt_frozen();
 """

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ledger.states import STEP_WITHOUT_EFFECT, Direction, RecordState, StepState
-from ledger.walls_sql import REFUSED, quoted
+from ledger.walls_sql import REFUSED, changed, quoted
 
 STEP_IDENTITY = (
     *("id", "saga_id", "step_id", "position", "created_at"),
@@ -23,20 +21,13 @@ RECORD_IDENTITY = ("key", "step_id", "direction", "fingerprint")
 REVISABLE = (StepState.AWAITING_APPROVAL, StepState.CHANGE_REQUESTED)
 
 
-def _changed(columns: Iterable[str]) -> str:
-    columns = tuple(columns)
-    old = ", ".join(f"OLD.{column}" for column in columns)
-    new = ", ".join(f"NEW.{column}" for column in columns)
-    return f"({old}) IS DISTINCT FROM ({new})"
-
-
 FROZEN_STEP = f"""
 CREATE OR REPLACE FUNCTION ledger_step_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
-    IF {_changed(STEP_IDENTITY)} THEN
+    IF {changed(STEP_IDENTITY)} THEN
         RAISE EXCEPTION 'the identity of step % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
-    IF {_changed(STEP_ARGS)} AND NOT (
+    IF {changed(STEP_ARGS)} AND NOT (
         NEW.revision = OLD.revision + 1 AND OLD.state IN ({quoted(REVISABLE)})
     ) THEN
         RAISE EXCEPTION 'what step % will do is frozen', OLD.id USING ERRCODE = '{REFUSED}';
@@ -45,7 +36,7 @@ BEGIN
 END $wall$;
 CREATE OR REPLACE FUNCTION ledger_step_recorded() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
-    IF {_changed(STEP_EFFECT)} THEN
+    IF {changed(STEP_EFFECT)} THEN
         RAISE EXCEPTION 'the effect of step % is recorded', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
     RETURN NEW;
@@ -55,8 +46,8 @@ CREATE OR REPLACE TRIGGER ledger_step_recorded
     FOR EACH ROW WHEN (OLD.executed_at IS NOT NULL) EXECUTE FUNCTION ledger_step_recorded();
 CREATE OR REPLACE FUNCTION ledger_record_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
-    IF {_changed(RECORD_IDENTITY)}
-        OR OLD.state = '{RecordState.EXECUTED}' AND {_changed(["state", "response"])} THEN
+    IF {changed(RECORD_IDENTITY)}
+        OR OLD.state = '{RecordState.EXECUTED}' AND {changed(["state", "response"])} THEN
         RAISE EXCEPTION 'idempotency record % is frozen', OLD.key USING ERRCODE = '{REFUSED}';
     END IF;
     RETURN NEW;
@@ -79,11 +70,11 @@ CREATE OR REPLACE TRIGGER ledger_step_frozen
     FOR EACH ROW EXECUTE FUNCTION ledger_step_frozen();
 CREATE OR REPLACE FUNCTION ledger_saga_frozen() RETURNS trigger LANGUAGE plpgsql AS $wall$
 BEGIN
-    IF {_changed(SAGA_IDENTITY)} THEN
+    IF {changed(SAGA_IDENTITY)} THEN
         RAISE EXCEPTION 'the identity of saga % is frozen', OLD.id USING ERRCODE = '{REFUSED}';
     END IF;
     -- Deeper is the trigger of the entries.
-    IF pg_trigger_depth() = 1 AND {_changed(SAGA_HEAD)} THEN
+    IF pg_trigger_depth() = 1 AND {changed(SAGA_HEAD)} THEN
         RAISE EXCEPTION 'the head of saga % moves with its entries only', OLD.id
             USING ERRCODE = '{REFUSED}';
     END IF;
@@ -98,7 +89,7 @@ CREATE OR REPLACE FUNCTION ledger_effectclaim_frozen() RETURNS trigger LANGUAGE 
 DECLARE holder text;
 BEGIN
     SELECT state INTO holder FROM ledger_step WHERE id = OLD.step_id;
-    IF {_changed(CLAIM_IDENTITY)} OR OLD.released_at IS NOT NULL OR NEW.released_at IS NULL
+    IF {changed(CLAIM_IDENTITY)} OR OLD.released_at IS NOT NULL OR NEW.released_at IS NULL
         OR holder NOT IN ({quoted(STEP_WITHOUT_EFFECT)}) THEN
         RAISE EXCEPTION 'the effect % is held by a step that is %', OLD.key, holder
             USING ERRCODE = '{REFUSED}';

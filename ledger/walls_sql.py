@@ -32,10 +32,20 @@ def edges(transitions: Mapping[S, frozenset[S]]) -> str:
     return "'{" + ",\n        ".join(pairs) + "}'"
 
 
-def never(noun: str, name: str, rule: str, what: str = "state") -> str:
+def changed(columns: Iterable[str]) -> str:
+    """Whether an UPDATE changes any of these, as SQL."""
+    columns = tuple(columns)
+    old = ", ".join(f"OLD.{column}" for column in columns)
+    new = ", ".join(f"NEW.{column}" for column in columns)
+    return f"({old}) IS DISTINCT FROM ({new})"
+
+
+def never(
+    noun: str, name: str, rule: str, *, what: str = "state", called: str | None = None
+) -> str:
     """The statement of a trigger that refuses a row of which `rule` holds. `what`: the column that
-    tells a reader of the refusal which of the rows it is."""
-    row = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    tells a reader of the refusal which of the rows it is, `called` what they call it."""
+    row = called or f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     return f"""
     IF {rule} THEN
         RAISE EXCEPTION '{name.replace("_", " ")}: % of {row} that is %', TG_OP, NEW.{what}

@@ -58,7 +58,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0020_walls_of_columns",
-        "7db6ad848e6271ef6e58a4624c7c951ccebc28bc8b6fb1961f63d0c07e4fb80a",
+        "621b77ba9ca6de5cf67b14136bcf2c59e002488f30d5642f41433579e3db7669",
     ),
     "approvals": (
         "0010_walls_of_columns",

@@ -77,6 +77,12 @@ FORGERIES = {
     "change a stored answer": of_executed("response = '{}'"),
     "call out without a yes": CALL_OUT,
     "call out for no step": CALL_OUT_FOR_NOBODY,
+    "move an attempt to a step that waits for a yes": (
+        "UPDATE ledger_attempt SET step_id = (SELECT id FROM ledger_step "
+        "WHERE state = 'awaiting_approval' LIMIT 1), fence = 99 WHERE state = 'done'"
+    ),
+    "give an attempt another key": "UPDATE ledger_attempt SET idempotency_key = 'another'",
+    "turn an attempt round": "UPDATE ledger_attempt SET direction = 'compensate'",
     "end an attempt a second time": (
         "UPDATE ledger_attempt SET state = 'failed' WHERE state = 'done'"
     ),

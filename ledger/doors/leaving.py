@@ -67,8 +67,11 @@ LEAVING = f"""
 CREATE OR REPLACE FUNCTION ledger_is_leaving(which uuid) RETURNS boolean
 LANGUAGE plpgsql AS $door$
 BEGIN
+    -- Not below a tombstone that it has come back from, whatever has become of its head since: by
+    -- that one it may not leave again.
     RETURN EXISTS (SELECT FROM ledger_tombstone t JOIN ledger_saga g ON g.id = t.saga_id
-        WHERE t.saga_id = which AND t.seq = g.head_seq + 1);
+        WHERE t.saga_id = which AND t.seq = g.head_seq + 1 AND NOT EXISTS (
+            SELECT FROM ledger_restoration r WHERE r.saga_id = which AND r.seq >= t.seq));
 END $door$;
 CREATE OR REPLACE FUNCTION ledger_tombstone_true() RETURNS trigger LANGUAGE plpgsql AS $door$
 DECLARE why text; file text; agent_name text;

@@ -35,8 +35,10 @@ RETURNING = f"""
 CREATE OR REPLACE FUNCTION ledger_is_returning(which uuid) RETURNS boolean
 LANGUAGE plpgsql AS $door$
 BEGIN
+    -- Until its seal is back, which no hand can take away again, whatever becomes of the head.
     RETURN EXISTS (SELECT FROM ledger_restoration r LEFT JOIN ledger_saga g ON g.id = r.saga_id
         WHERE r.saga_id = which AND r.seq > coalesce(g.head_seq, 0)
+        AND NOT EXISTS (SELECT FROM ledger_entry e WHERE e.saga_id = which AND e.seq = r.seq)
         AND r.seq = (SELECT max(t.seq) FROM ledger_tombstone t WHERE t.saga_id = which));
 END $door$;
 CREATE OR REPLACE FUNCTION ledger_restoration_true() RETURNS trigger LANGUAGE plpgsql AS $door$

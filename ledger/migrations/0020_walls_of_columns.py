@@ -11,6 +11,14 @@ class Migration(migrations.Migration):
     dependencies = [("ledger", "0019_a_freeze_names_its_saga")]
 
     operations = [
+        # All at once, and the saga's first, as everybody else takes them: one after another, they
+        # deadlock with the steps that run meanwhile.
+        migrations.RunSQL(
+            "LOCK TABLE ledger_saga, ledger_step, ledger_outboxmessage, ledger_entry, "
+            "ledger_idempotencyrecord, ledger_attempt, ledger_effectclaim, ledger_toolversion "
+            "IN ACCESS EXCLUSIVE MODE",
+            migrations.RunSQL.noop,
+        ),
         # The new walls first: at no moment is there none.
         migrations.RunSQL(
             walls.INSTALL + walls_frozen.FROZEN + doors.INSTALL + walls.SEAL,

@@ -44,7 +44,7 @@ def verify_saga(saga: Saga) -> Iterator[Fault]:
 
 
 def _orphans() -> Iterator[Fault]:
-    """Entries whose saga is gone (only possible with the foreign keys switched off)."""
+    """Entries whose saga is gone (only possible with `ledger_saga_leaves_whole` switched off)."""
     lost = Entry.objects.exclude(saga_id__in=Saga.objects.values("pk")).values_list(
         "saga_id", "seq"
     )
