@@ -13,11 +13,13 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ledger.states import (
+    ATTEMPT_TRANSITIONS,
     RECORD_TRANSITIONS,
     SAGA_ENDED,
     SAGA_TRANSITIONS,
     STEP_BEFORE_EFFECT,
     STEP_TRANSITIONS,
+    AttemptState,
     RecordState,
     SagaState,
     StepState,
@@ -30,6 +32,7 @@ from ledger.walls_sql import (
     REFUSED,
     WAKE,
     S,
+    a,
     append_only,
     edges,
     kept,
@@ -57,6 +60,8 @@ SAGA_NEVER = {
     "counts": "least(NEW.fence, NEW.step_count, NEW.retry_budget, NEW.retries_used, "
     "NEW.pivot_position) < 0",
 }
+ATTEMPT_NEVER = {"counts": "least(NEW.alternative, NEW.fence, NEW.round) < 0"}
+_SAGA_OF_STEP = "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)"
 KEEPS = (
     *("ledger_saga", "ledger_step", "ledger_attempt", "ledger_toolversion"),
     *("ledger_idempotencyrecord", "ledger_effectclaim"),
@@ -86,11 +91,11 @@ BEGIN
         IF NEW.state NOT IN ({quoted(start)}) AND NOT (
             NEW.state IN ({quoted(transitions)}) AND ledger_is_returning({saga})
         ) THEN
-            RAISE EXCEPTION 'a {noun} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
+            RAISE EXCEPTION '{a(noun)} cannot begin as %', NEW.state USING ERRCODE = '{REFUSED}';
         END IF;
     ELSIF OLD.state <> NEW.state AND OLD.state || '>' || NEW.state <> ALL ({edges(transitions)})
     THEN
-        RAISE EXCEPTION 'a {noun} cannot go from % to %', OLD.state, NEW.state
+        RAISE EXCEPTION '{a(noun)} cannot go from % to %', OLD.state, NEW.state
             USING ERRCODE = '{REFUSED}';
     END IF;{"".join(never(noun, name, rule) for name, rule in also.items())}
     RETURN NEW;
@@ -247,7 +252,12 @@ INSTALL = (
     + STEP_WALL
     + transition_wall(
         *("ledger_idempotencyrecord", "record", RECORD_TRANSITIONS, [RecordState.PENDING]),
-        "(SELECT saga_id FROM ledger_step WHERE id = NEW.step_id)",
+        _SAGA_OF_STEP,
+    )
+    + transition_wall(
+        *("ledger_attempt", "attempt", ATTEMPT_TRANSITIONS, [AttemptState.STARTED], _SAGA_OF_STEP),
+        also=ATTEMPT_NEVER,
+        columns="state, alternative, fence, round",
     )
     + APPEND_ONLY
     + KEPT

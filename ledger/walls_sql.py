@@ -40,12 +40,17 @@ def changed(columns: Iterable[str]) -> str:
     return f"({old}) IS DISTINCT FROM ({new})"
 
 
+def a(noun: str) -> str:
+    """The noun with its article."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def never(
     noun: str, name: str, rule: str, *, what: str = "state", called: str | None = None
 ) -> str:
     """The statement of a trigger that refuses a row of which `rule` holds. `what`: the column that
     tells a reader of the refusal which of the rows it is, `called` what they call it."""
-    row = called or f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    row = called or a(noun)
     return f"""
     IF {rule} THEN
         RAISE EXCEPTION '{name.replace("_", " ")}: % of {row} that is %', TG_OP, NEW.{what}

@@ -58,7 +58,7 @@ WALLS = {
 INSTALLED = {
     "ledger": (
         "0020_walls_of_columns",
-        "621b77ba9ca6de5cf67b14136bcf2c59e002488f30d5642f41433579e3db7669",
+        "68a70c2dfd098e32bea48b6775517f77b9949db5bb940ed9b043cd9dab3b95d8",
     ),
     "approvals": (
         "0010_walls_of_columns",
