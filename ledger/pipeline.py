@@ -248,6 +248,9 @@ class Channel:
             if status == _FATAL and pg.status == _BAD:
                 raise error_from_result(result, encoding="utf-8")
             yield result
+            # libpq ends each statement's results with none, which it never waits for. (To ask
+            # whether it would gives the other threads the interpreter, each time.)
+            pg.get_result()
 
     def _understand(self, coming: Coming, results: list[pq.abc.PGresult]) -> list[Found]:
         answers = []

@@ -84,6 +84,11 @@ def rows(sql: str, params: Params = ()) -> list[Any]:
     return _run([(sql, params)])[0].rows
 
 
+def rows_on(mine: psycopg.Connection[Any], sql: str, params: Params = ()) -> list[Any]:
+    """The same on a connection that is none of Django's. Raises psycopg's errors."""
+    return channel(mine).run([(sql, params)])[0].rows
+
+
 def row(sql: str, params: Params = ()) -> Any | None:
     """The first row, or None."""
     found = rows(sql, params)

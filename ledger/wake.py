@@ -2,7 +2,8 @@
 
 A trigger notifies `ledger_finished` with "<saga uuid> <step uuid>" when a step reaches an
 end or gets stuck (ledger/walls.py). Being told is a doorbell, never the truth: whoever is
-woken looks at the database, and looks every `SAFETY_NET_S` even when nothing rings.
+woken looks at the database, and looks every `SAFETY_NET_S` even when nothing rings. Where many
+are woken at once, the listener looks for all of them first (`Watch.brought`).
 
 A waiter must register before it looks, or before it asks for the work at all. Then no
 notification can fall between the look and the sleep:
@@ -21,7 +22,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
@@ -37,27 +38,48 @@ SAFETY_NET_S = 1.0
 SILENCE_S = 20.0
 # Postgres restarts in a second or two; more than that is an outage, and needs no hurry.
 RECONNECT_S = (0.1, 0.5, 1.0, 5.0)
+# For so many who are woken by one stroke, one reads: their rows in one statement cost what one did.
+MANY = 2
+
+_NOTHING: Mapping[str, Any] = {}
 
 log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 Key = UUID | str
+# Reads what is behind several keys at once, on the listener's own connection. A key of which
+# nothing is found is not in the mapping.
+Reader = Callable[[psycopg.Connection[Any], Sequence[str]], Mapping[str, Any]]
 
 
 class Watch:
-    """One waiter: what it has been told since it registered."""
+    """One waiter: what it has been told since it registered.
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    With a `reader`, what it waits for may be read for it as the bell rings: see `brought`.
+    """
+
+    def __init__(self, keys: Iterable[Key], reader: Reader | None = None) -> None:
         self.keys = {str(key) for key in keys}
+        self.reader = reader
+        # What `wait` waits for, and what was read of it.
+        self.about: str | None = None
+        self._brought: Any = None
         self._bell = threading.Event()
         self._lock = threading.Lock()
         self._told: set[str] = set()
         # Set when notifications may have been missed: then only looking helps.
         self._blind = False
 
-    def tell(self, keys: Iterable[str]) -> None:
+    def tell(self, keys: Iterable[str], brought: Mapping[str, Any] = _NOTHING) -> None:
         with self._lock:
+            self._brought = brought.get(self.about or "", self._brought)
             self._told.update(keys)
             self._bell.set()
+
+    def brought(self) -> Any:
+        """What `reader` has found since the bell rang, to be had once; None: look yourself."""
+        with self._lock:
+            found, self._brought = self._brought, None
+        return found
 
     def look_yourself(self) -> None:
         with self._lock:
@@ -97,7 +119,7 @@ class Watch:
         deadline = time.monotonic() + seconds
         if look_first and (found := look()) is not None:
             return found
-        wanted = None if about is None else str(about)
+        wanted = self.about = None if about is None else str(about)
         next_look = time.monotonic() + SAFETY_NET_S
         while (now := time.monotonic()) < deadline:
             rang = self._bell.wait(min(deadline, next_look) - now)
@@ -151,13 +173,21 @@ class Hub:
                 if not waiting:
                     self._watches.pop(key, None)
 
-    def ring(self, payload: str) -> None:
-        """Wake whoever waits for a key in the payload."""
-        keys = payload.split()
+    def ring(self, said: Sequence[str], ears: psycopg.Connection[Any]) -> None:
+        """Wake whoever waits for a key in one of these payloads, and read for them on `ears`."""
         with self._lock:
-            concerned = {watch for key in keys for watch in self._watches.get(key, ())}
-        for watch in concerned:
-            watch.tell(keys)
+            concerned = [
+                (watch, keys)
+                for keys in map(str.split, said)
+                for watch in {watch for key in keys for watch in self._watches.get(key, ())}
+            ]
+        brought: dict[str, Any] = {}
+        try:
+            for reader, wanted in _wanted(concerned).items():
+                brought |= _read(reader, ears, wanted)
+        finally:
+            for watch, keys in concerned:
+                watch.tell(keys, brought)
 
     def _wake_all(self) -> None:
         with self._lock:
@@ -200,14 +230,36 @@ class Hub:
                 if not ready:
                     connection.execute("SELECT 1")
                     # What came with its answer, psycopg has kept.
-                    for kept in connection.notifies(timeout=0):
-                        self.ring(kept.payload)
-                for payload in heard(connection):
-                    self.ring(payload)
+                    self.ring([kept.payload for kept in connection.notifies(timeout=0)], connection)
+                # Until nothing was said while the last was being read for.
+                while said := list(heard(connection)):
+                    self.ring(said, connection)
 
     def _is_stopping(self, seconds: float) -> bool:
         """Whether it is over, at the latest after `seconds`."""
         return bool(select.select([self._stopping], [], [], seconds)[0])
+
+
+def _wanted(concerned: Iterable[tuple[Watch, Sequence[str]]]) -> dict[Reader, set[str]]:
+    """What each reader is to read: what its watches wait for, and were told of."""
+    wanted: dict[Reader, set[str]] = {}
+    for watch, keys in concerned:
+        if watch.reader is not None and watch.about is not None and watch.about in keys:
+            wanted.setdefault(watch.reader, set()).add(watch.about)
+    return wanted
+
+
+def _read(reader: Reader, ears: psycopg.Connection[Any], wanted: set[str]) -> Mapping[str, Any]:
+    """What is behind these keys, if there are `MANY`. Raises only that the connection is lost."""
+    if len(wanted) < MANY:
+        return {}
+    try:
+        return reader(ears, sorted(wanted))
+    except psycopg.Error as error:
+        if ears.closed:
+            raise
+        log.warning("what %d wait for could not be read for them: %s", len(wanted), error)
+        return {}
 
 
 _hubs: dict[int, Hub] = {}
@@ -228,9 +280,9 @@ def close() -> None:
 
 
 @contextmanager
-def watching(*keys: Key) -> Iterator[Watch]:
+def watching(*keys: Key, reader: Reader | None = None) -> Iterator[Watch]:
     """Register for sagas or steps (their UUIDs) for as long as the block lasts."""
-    watch, room = Watch(keys), hub()
+    watch, room = Watch(keys, reader), hub()
     room.register(watch)
     try:
         yield watch

@@ -65,7 +65,10 @@ def _await(
 ) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         found = documents.step(
-            answer.step, absolute=addresses.absolute(request), effect_of=answer.effect_of
+            answer.step,
+            absolute=addresses.absolute(request),
+            effect_of=answer.effect_of,
+            row=None if watch is None else watch.brought(),
         )
         assert found is not None  # what is archived is still answered for
         if found["args"] is None and answer.args is not None:

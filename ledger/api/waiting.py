@@ -20,6 +20,7 @@ from django.db import connections
 
 from ledger import storage
 from ledger.api.prefer import Preference
+from ledger.queries import documents
 from ledger.wake import Watch, watching
 
 Found = TypeVar("Found")
@@ -62,7 +63,7 @@ def seat(preference: Preference, saga_id: UUID | str) -> Iterator[Watch | None]:
         yield None
         return
     try:
-        with watching(saga_id) as watch:
+        with watching(saga_id, reader=documents.rows_together) as watch:
             yield watch
     finally:
         _room().leave()

@@ -13,13 +13,14 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from django.urls import reverse
 
 from ledger.gate import gate
 from ledger.queries import archived
 from ledger.queries.residue import left_by
 from ledger.states import SAGA_ENDED, STEP_FINISHED, SagaState, StepState
-from ledger.storage import rows, the_row
+from ledger.storage import rows, rows_on, the_row
 
 Document = dict[str, Any]
 # Makes the address of a page absolute: ledger/api/addresses.py.
@@ -31,6 +32,11 @@ SELECT s.id, s.saga_id, s.step_id, s.position, s.tool, s.tool_version_id, s.args
     s.created_at, s.finished_at, s.verdict, s.held_why, g.state AS saga_state
 FROM ledger_step s JOIN ledger_saga g ON g.id = s.saga_id
 """
+# Each by its key, whatever the planner takes the tables for: it plans once, on empty ones.
+_STEPS_TOGETHER = f"""
+SELECT r.* FROM unnest(%s::uuid[]) AS k (id)
+CROSS JOIN LATERAL ({_STEP} WHERE s.id = k.id LIMIT 1) AS r
+"""  # noqa: S608 - the columns are ours
 _SAGA = """
 SELECT g.id, g.task_id, g.name, a.name AS agent, g.state, g.metadata, g.created_at, g.updated_at
 FROM ledger_saga g JOIN ledger_agent a ON a.id = g.agent_id
@@ -61,11 +67,19 @@ def step(
     absolute: Absolute,
     agent_id: UUID | None = None,
     effect_of: UUID | None = None,
+    row: Any = None,
 ) -> Document | None:
-    """One step, archived or not; None when there is none, or none of `agent_id` when given."""
-    found = rows(
-        _STEP + "WHERE s.id = %s AND (%s::uuid IS NULL OR g.agent_id = %s)",
-        [step_id, agent_id, agent_id],
+    """One step, archived or not; None when there is none, or none of `agent_id` when given.
+
+    `row`: the step's own, where it has been read already (`rows_together`).
+    """
+    found = (
+        [row]
+        if row is not None
+        else rows(
+            _STEP + "WHERE s.id = %s AND (%s::uuid IS NULL OR g.agent_id = %s)",
+            [step_id, agent_id, agent_id],
+        )
     )
     document = _steps(found, absolute)[0] if found else archived.step(step_id, agent_id)
     if document is None:
@@ -73,6 +87,12 @@ def step(
     if effect_of is not None:
         document["effect_of"] = str(effect_of)
     return document
+
+
+def rows_together(ears: psycopg.Connection[Any], steps: Sequence[str]) -> dict[str, Any]:
+    """The rows of steps for `step`, by their ids; a `Reader` (ledger/wake.py)."""
+    found = rows_on(ears, _STEPS_TOGETHER, [list(steps)])
+    return {str(row.id): row for row in found}
 
 
 def has_settled(document: Document) -> bool:
