@@ -72,11 +72,25 @@ GUARDS = [
     ),
     Guard(
         "Effect: a second step with a claimed effect gets the first one's answer",
-        "ledger/services/proposing.py",
-        "    if not prepared.claim:\n        return True\n    claim",
-        "    if prepared is not None:\n        return True\n    claim",
+        "ledger/services/inserting.py",
+        "    if not prepared.claim:\n        return True\n",
+        "    if prepared is not None:\n        return True\n",
         "tests/test_engine_forward.py::"
         "test_another_saga_that_wants_the_same_effect_gets_the_first_answer",
+    ),
+    Guard(
+        "Together: two of one moment whose effects look alike see each other",
+        "ledger/services/together.py",
+        "        if prepared.skeleton not in claimed:\n",
+        "        if True:\n",
+        "tests/test_together.py::test_two_that_want_what_looks_like_one_effect_see_each_other",
+    ),
+    Guard(
+        "Together: whose token it is is looked up for each of them",
+        "ledger/services/together.py",
+        "            asked.proof.heed(rows.pop(0))\n",
+        "            rows.pop(0)\n",
+        "tests/test_together.py::test_a_token_that_was_revoked_meanwhile_writes_nothing",
     ),
     Guard(
         "Effect: a twin without an effect key waits for a person",

@@ -16,7 +16,7 @@ from ledger.api.openapi import IDEMPOTENCY_KEY, PREFER, takes
 from ledger.api.prefer import parse
 from ledger.errors import InvalidArgs, MissingStepId
 from ledger.queries import documents
-from ledger.services import proposing
+from ledger.services import together
 from ledger.services.proposals import AlternativeProposal, Proposal
 
 router = Router(tags=["steps"])
@@ -47,7 +47,7 @@ def propose_step(request: HttpRequest, saga: str) -> HttpResponse:
         proposal = to_proposal(asked, _step_id(request, asked))
         preference = parse(request.META.get("HTTP_PREFER", ""))
         with waiting.seat(preference, saga_id) as watch:
-            answer = proposing.propose(saga_id, proposal, bearer=bearer, proof=proof)
+            answer = together.propose(saga_id, proposal, bearer=bearer, proof=proof)
             faultpoints.reached("P3")
             metrics.PROPOSALS.labels(answer.kind).inc()
             return replies.reply_to_proposal(request, answer, preference, watch)

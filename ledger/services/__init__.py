@@ -5,6 +5,7 @@ caller's. `actor` is a short line that names who: `agent:NAME`, `person:USERNAME
 `worker:SHIFT`, `clock`.
 
 proposing.propose(saga_id, proposal, *, bearer) -> Answer
+together.propose(saga_id, proposal, *, bearer) -> Answer    with those of other threads
 opening.open_saga(opening, *, bearer) -> Opened
 closing.complete(saga_id, *, bearer) · closing.abort(saga_id, reason, *, bearer)
 operating.resolve(step_id, answer, *, result, reason, actor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -11,22 +10,18 @@ from django.db import InterfaceError, OperationalError, connection
 
 from ledger import errors, faultpoints, storage
 from ledger.bearer import Bearer
-from ledger.gate import Verdict
-from ledger.models.fields import uuid7
 from ledger.rows import SagaRow
-from ledger.services import beginning, refusals, remembering
+from ledger.services import beginning, inserting, refusals, relating, remembering
 from ledger.services import proposing_sql as sql
 from ledger.services.answering import answer_for, answer_for_effect
-from ledger.services.asking import ask
-from ledger.services.beginning import Draft
 from ledger.services.preparing import Prepared, prepare
 from ledger.services.proofs import Proof
 from ledger.services.proposals import Answer, Proposal
 from ledger.services.revising import revise
 from ledger.services.settling import turn_back
 from ledger.services.unit import Unit
-from ledger.statements import Coming, Statement
-from ledger.states import Direction, StepState
+from ledger.statements import Coming
+from ledger.states import StepState
 
 # How often a proposal looks again after losing an effect key to one that is just being
 # committed. The second look always finds it, unless that one was rolled back meanwhile.
@@ -48,9 +43,18 @@ def propose(
     except (OperationalError, InterfaceError) as error:
         if connection.in_atomic_block or not storage.may_be_done(error):
             raise
-    # Nobody knows whether it was committed. Its key does: asked for again, the step answers,
-    # and if this is the one that we had just inserted then it is accepted and not a repeat.
     connection.close()
+    return propose_again(saga_id, proposal, bearer=bearer, proof=proof)
+
+
+def propose_again(
+    saga_id: UUID, proposal: Proposal, *, bearer: Bearer, proof: Proof | None = None
+) -> Answer:
+    """As `propose`, of what may have been committed already: nobody was told.
+
+    Its key knows: asked for again, the step answers, and if this is the one that we had just
+    inserted then it is accepted and not a repeat.
+    """
     answer = _answered(saga_id, proposal, bearer, proof)
     ours = answer.kind == "in_flight" and answer.effect_of is None
     return replace(answer, kind="accepted") if ours else answer
@@ -80,7 +84,7 @@ def _propose(
     lock = unit.lock_ahead(saga_id, of=bearer.agent_id, then=owner)
     prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
-    looked = storage.ahead(_looks(saga_id, prepared))
+    looked = storage.ahead(relating.looks(saga_id, prepared))
     owned = unit.locked(lock)
     if proof is not None:
         proof.heed(owned[0])
@@ -104,19 +108,19 @@ def propose_in(
 ) -> Answer:
     """Propose within a locked saga; joins the caller's transaction, and `heed_denials` follows.
 
-    `looked`: `_looks`, when they were sent together with the lock.
+    `looked`: `relating.looks`, when they were sent together with the lock.
     """
     if looked is None:
-        looked = storage.ahead(_looks(saga.id, prepared))
+        looked = storage.ahead(relating.looks(saga.id, prepared))
     # While Postgres looks: what it comes to when nothing is found.
     draft = beginning.drafted(saga, prepared)
     found = storage.rows_of(looked)[-1]
     for look in range(LOOKS):
         if look:
-            found = storage.rows_all(_looks(saga.id, prepared))[-1]
+            found = storage.rows_all(relating.looks(saga.id, prepared))[-1]
         related = {row.why: row for row in found}
         if "no" in related:
-            decided = storage.rows(sql.REJECTIONS, _named(saga.id, prepared))
+            decided = storage.rows(sql.REJECTIONS, relating.named(saga.id, prepared))
             related |= {row.why: row for row in decided}
         if prior := related.get("same"):
             if prior.state == StepState.CHANGE_REQUESTED:
@@ -129,34 +133,12 @@ def propose_in(
         if holder := related.get("effect"):
             return answer_for_effect(unit, saga, holder, prepared)
         _refuse_when_closed(saga, related)
-        if _claim_effect(draft.step, prepared):
-            return _insert(unit, saga, draft, prepared, related)
+        if inserting.claim_effect(draft.step, prepared):
+            return inserting.insert(unit, saga, draft, prepared, related)
     raise errors.StepInFlight(
         "Another step that claims the same effect is being submitted; ask again.",
         headers={"Retry-After": "1"},
     )
-
-
-def _looks(saga_id: UUID, prepared: Prepared) -> list[Statement]:
-    """The last reads the steps that this proposal may be about, by why they matter.
-
-    Of a tool that claims an effect only once nobody else can claim what looks like it.
-    """
-    named = _named(saga_id, prepared)
-    if not prepared.claim:
-        return [(sql.RELATED, named)]
-    effect = {"claim": prepared.claim, "skeleton": prepared.skeleton}
-    alone = (sql.ALONE_WITH_SKELETON, [prepared.skeleton])
-    return [alone, (sql.RELATED_BY_EFFECT, named | effect)]
-
-
-def _named(saga_id: UUID, prepared: Prepared) -> dict[str, Any]:
-    return {
-        "saga": saga_id,
-        "step_id": prepared.proposal.step_id,
-        "tool": prepared.tool.key,
-        "fingerprint": prepared.fingerprint,
-    }
 
 
 def _refuse_edited_elsewhere(saga: SagaRow, related: dict[str, Any], prepared: Prepared) -> None:
@@ -178,88 +160,6 @@ def _refuse_when_closed(saga: SagaRow, related: dict[str, Any]) -> None:
             saga=str(saga.id),
             state=saga.state,
         )
-
-
-def _claim_effect(step: UUID, prepared: Prepared) -> bool:
-    """Claim the effect key for a step about to be inserted; False when another just did."""
-    if not prepared.claim:
-        return True
-    claim = [uuid7(), prepared.claim, prepared.skeleton, step]
-    return storage.execute(sql.CLAIM_EFFECT, claim) == 1
-
-
-def _insert(
-    unit: Unit, saga: SagaRow, draft: Draft, prepared: Prepared, related: dict[str, Any]
-) -> Answer:
-    duplicate = None
-    if prepared.proposal.repeat_of is None:
-        duplicate = related.get("lookalike")
-        if duplicate is None and not prepared.claim:
-            duplicate = related.get("twin") or related.get("version")
-    must_ask = beginning.must_ask(prepared, duplicate, related.get("reopened"))
-    step = draft.step
-    verdict, alternatives = beginning.judged(saga, draft, prepared, must_ask)
-    state = beginning.first_state(verdict, related.get("before"))
-    saga.step_count += 1
-    unit.also(
-        sql.INSERT_STEP,
-        draft.columns
-        | {
-            "position": saga.step_count,
-            "alternatives": json.dumps([other.stored() for other in alternatives]),
-            "duplicate_of": duplicate.id if duplicate else None,
-            "verdict": verdict.kind,
-            "rule": verdict.rule,
-            "policy": verdict.policy_digest,
-            "state": state,
-            "error": beginning.denial_of(verdict) if state == StepState.REJECTED else None,
-        },
-    )
-    unit.send_ahead()
-    unit.entry(
-        saga,
-        "step.proposed",
-        prepared.proposal.step_id,
-        state=state.value,
-        tool=prepared.tool.key,
-        tool_version=prepared.tool.version,
-        tool_digest=prepared.tool.digest,
-        tier=prepared.tool.tier.value,
-        blast_radius=prepared.tool.blast_radius.value,
-        args=prepared.args,
-        args_digest=prepared.fingerprint,
-        idempotency_key=prepared.variant.idempotency_key,
-        effect_key=prepared.claim,
-        reason=prepared.proposal.reason,
-        verdict=verdict.kind,
-        rule=verdict.rule,
-        policy=verdict.policy_digest,
-        **({"duplicate_of": str(duplicate.id)} if duplicate else {}),
-    )
-    _follow_up(unit, saga, step, state, verdict, prepared, must_ask)
-    return Answer("accepted", step, denied=state == StepState.REJECTED)
-
-
-def _follow_up(
-    unit: Unit,
-    saga: SagaRow,
-    step: UUID,
-    state: StepState,
-    verdict: Verdict,
-    prepared: Prepared,
-    must_ask: str,
-) -> None:
-    """What the first state wants: a message, or a question to people."""
-    if state == StepState.QUEUED:
-        unit.also(
-            sql.INSERT_MESSAGE,
-            [step, saga.fence, prepared.tool.key, saga.agent, saga.id, prepared.variant.resource],
-        )
-        return
-    if state == StepState.AWAITING_APPROVAL:
-        unit.flush()
-        unit.lock_with_steps([step])
-        ask(unit, saga, unit.steps[step], Direction.FORWARD, verdict, why=must_ask)
 
 
 def heed_denials(unit: Unit, saga: SagaRow, *answers: Answer) -> None:

@@ -94,6 +94,9 @@ ORDER BY position LIMIT 1
 # after the saga's lock and before the claim.
 ALONE_WITH_SKELETON = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 7353))"
 
+# The same of who waits for nobody.
+ALONE_IF_FREE = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s::text, 7353)) AS alone"
+
 # Waits for a claim that is being committed right now, and then inserts nothing.
 CLAIM_EFFECT = """
 INSERT INTO ledger_effectclaim (id, key, skeleton, step_id, claimed_at)
@@ -102,6 +105,11 @@ FROM (VALUES (%s::uuid, %s::text, %s::text, %s::uuid)) AS n(id, key, skeleton, s
 WHERE NOT EXISTS (SELECT 1 FROM ledger_claimtombstone c WHERE c.key = n.key)
 ON CONFLICT (key) WHERE released_at IS NULL DO NOTHING
 """
+
+# The same; whoever finds that another was first undoes its whole transition.
+CLAIM_EFFECT_SURELY = f"""
+WITH claimed AS ({CLAIM_EFFECT} RETURNING 1) SELECT ledger_expect(count(*), 1) FROM claimed
+"""  # noqa: S608
 
 # Asked after claiming: another step that holds this effect, or one that only looks different.
 OTHER_HOLDER = """

@@ -30,8 +30,9 @@ class Superseded(Exception):
 class Unit:
     """Collects what one transition changes. `actor` is who every entry names."""
 
-    def __init__(self, actor: str) -> None:
+    def __init__(self, actor: str, *, sends_ahead: bool = True) -> None:
         self.actor = actor
+        self._sends_ahead = sends_ahead
         self.sagas: dict[UUID, SagaRow] = {}
         self.steps: dict[UUID, StepRow] = {}
         self._statements: list[Statement] = []
@@ -64,8 +65,13 @@ class Unit:
     def _locked(self, rows: list[list[Any]]) -> list[list[Any]]:
         sagas, *results = rows
         for found in sagas:
-            self.sagas[found.id] = SagaRow(*found)
+            self.took(found)
         return results
+
+    def took(self, found: Any) -> SagaRow:
+        """A saga that a statement of the caller's own has locked, by its row."""
+        saga = self.sagas[found.id] = SagaRow(*found)
+        return saga
 
     def lock_with_steps(
         self, step_ids: Sequence[UUID], *, then: Sequence[Statement] = ()
@@ -239,9 +245,11 @@ class Unit:
         """Have Postgres begin with what `also` was given, while the rest is being put together.
 
         For what holds its saga's lock already: else a worker that is stopped here would keep it.
+        Not of a unit that puts together many such: it hands all of them over at once.
         """
-        storage.ahead(self._statements)
-        self._statements = []
+        if self._sends_ahead:
+            storage.ahead(self._statements)
+            self._statements = []
 
     def flush(self, *, last: bool = False) -> None:
         """Write everything in one round trip. Raises Superseded.

@@ -21,6 +21,8 @@ LOCK = f"{_SAGAS} WHERE g.id = ANY(%s) ORDER BY g.id FOR UPDATE OF g"
 # Most transitions are about one: that spares the sort.
 LOCK_ONE = f"{_SAGAS} WHERE g.id = %s FOR UPDATE OF g"
 LOCK_OWN = f"{_SAGAS} WHERE g.id = %s AND g.agent_id = %s FOR UPDATE OF g"
+# For who does not wait: no row of a saga that somebody else holds.
+LOCK_OWN_IF_FREE = f"{LOCK_OWN} SKIP LOCKED"
 READ = (
     f"SELECT {STEP_COLUMNS} FROM ledger_step s "  # noqa: S608 - the conditions are ours
     "JOIN ledger_toolversion v ON v.digest = s.tool_version_id WHERE {}"
