@@ -200,7 +200,12 @@ def may_be_done(error: BaseException) -> bool:
     Not where no connection was to be had: nothing was sent, and to wait for one again would hold
     a web thread as long once more.
     """
-    return is_lost(error) and not isinstance(error.__cause__, PoolTimeout)
+    return is_lost(error) and not has_no_connection(error)
+
+
+def has_no_connection(error: BaseException) -> bool:
+    """Whether no connection was to be had for as long as one is waited for."""
+    return isinstance(error.__cause__, PoolTimeout)
 
 
 def alone(work: Callable[[], int | bool]) -> int:

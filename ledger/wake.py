@@ -182,12 +182,10 @@ class Hub:
                 for watch in {watch for key in keys for watch in self._watches.get(key, ())}
             ]
         brought: dict[str, Any] = {}
-        try:
-            for reader, wanted in _wanted(concerned).items():
-                brought |= _read(reader, ears, wanted)
-        finally:
-            for watch, keys in concerned:
-                watch.tell(keys, brought)
+        for reader, wanted in _wanted(concerned).items():
+            brought |= _read(reader, ears, wanted)
+        for watch, keys in concerned:
+            watch.tell(keys, brought)
 
     def _wake_all(self) -> None:
         with self._lock:
@@ -250,14 +248,12 @@ def _wanted(concerned: Iterable[tuple[Watch, Sequence[str]]]) -> dict[Reader, se
 
 
 def _read(reader: Reader, ears: psycopg.Connection[Any], wanted: set[str]) -> Mapping[str, Any]:
-    """What is behind these keys, if there are `MANY`. Raises only that the connection is lost."""
+    """What is behind these keys, if there are `MANY`. A lost connection is `heard`."""
     if len(wanted) < MANY:
         return {}
     try:
         return reader(ears, sorted(wanted))
-    except psycopg.Error as error:
-        if ears.closed:
-            raise
+    except Exception as error:
         log.warning("what %d wait for could not be read for them: %s", len(wanted), error)
         return {}
 

@@ -81,8 +81,8 @@ GUARDS = [
     Guard(
         "Together: two of one moment whose effects look alike see each other",
         "ledger/services/together.py",
-        "        if prepared.skeleton not in claimed:\n",
-        "        if True:\n",
+        "        elif prepared.skeleton not in claimed:\n",
+        "        else:\n",
         "tests/test_together.py::test_two_that_want_what_looks_like_one_effect_see_each_other",
     ),
     Guard(

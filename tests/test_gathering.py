@@ -23,6 +23,10 @@ def gathering(most: int = 8, patience_s: float = 30.0) -> Gathering[str]:
     return Gathering(most=most, patience_s=patience_s)
 
 
+def ready(room: Gathering[str]) -> int:
+    return sum(one.is_ready for one in room._waiting)
+
+
 def come(
     pool: ThreadPoolExecutor, room: Gathering[str], *works: str, keys: str = ""
 ) -> list[Future[list[str]]]:
@@ -34,9 +38,9 @@ def come(
 
     coming = []
     for work, key in zip(works, keys or works, strict=True):
-        before = len(room._waiting)
+        before = ready(room)
         coming.append(pool.submit(act, work, key))
-        eventually(lambda before=before: len(room._waiting) > before, "it waits")
+        eventually(lambda before=before: ready(room) > before, "it waits")
     return coming
 
 
@@ -73,9 +77,9 @@ def test_nobody_goes_on_before_its_work_is_done(pool: ThreadPoolExecutor) -> Non
 
     with room.turn("a", key="a"):
         leader = pool.submit(lead)
-        eventually(lambda: len(room._waiting) == 1, "it waits")
+        eventually(lambda: ready(room) == 1, "it waits")
         follower = pool.submit(follow)
-        eventually(lambda: len(room._waiting) == 2, "it waits")
+        eventually(lambda: ready(room) == 2, "it waits")
     leader.result(20)
     assert follower.result(20)
 
@@ -115,6 +119,50 @@ def test_who_waits_too_long_leads_and_so_does_who_comes_then(pool: ThreadPoolExe
             assert time.monotonic() - began < 5
     with room.turn("d", key=3) as led:
         assert led == ["d"]
+
+
+def test_who_makes_itself_ready_holds_up_nobody(pool: ThreadPoolExecutor) -> None:
+    room, go_on = gathering(), threading.Event()
+
+    def slow() -> list[str]:
+        with room.turn("slow", key="slow", ready=lambda: go_on.wait(20)) as led:
+            return led
+
+    with room.turn("a", key="a"):
+        late = pool.submit(slow)
+        eventually(lambda: len(room._waiting) == 1, "it makes itself ready")
+        coming = come(pool, room, "b")
+    assert told(coming) == [["b"]]
+    with room.turn("c", key="c") as led:
+        assert led == ["c"]
+    go_on.set()
+    assert late.result(20) == ["slow"]
+
+
+def test_who_cannot_be_led_works_at_once_and_does_not_lead(pool: ThreadPoolExecutor) -> None:
+    room = gathering()
+    with room.turn("a", key="a"):
+        coming = come(pool, room, "b")
+        with room.turn("c", key="c", ready=lambda: False) as led:
+            assert led == ["c"]
+        assert not coming[0].done()
+    assert told(coming) == [["b"]]
+
+
+def test_who_fails_to_get_ready_is_waited_for_by_nobody(pool: ThreadPoolExecutor) -> None:
+    room = gathering()
+
+    def fail() -> bool:
+        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with room.turn("b", key="b", ready=fail):
+            raise AssertionError
+
+    with room.turn("a", key="a"):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        assert room._waiting == []
 
 
 def test_who_was_overtaken_leaves_the_lead_to_who_has_it(pool: ThreadPoolExecutor) -> None:

@@ -6,19 +6,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from django.db import connections
+from psycopg_pool import PoolTimeout
 
 from ledger import faultpoints, storage
+from ledger.listening import listen
 from ledger.models import EffectClaim, Entry, Saga, Step, Token
 from ledger.models.fields import ClockTimestamp
 from ledger.services import together, tokens
+from ledger.services.proposals import Proposal
 from ledger.services.verifying import verify
-from tests.apicast import Answer, Caller, problem_type
+from ledger.tools.installed import registry
+from tests.apicast import Answer, Caller, problem_type, tools_text
+from tests.registered import registered
 from tests.running import eventually
 from tests.test_api_held import held
 from tests.test_engine_lost_commit import backend_killed_at_commit
@@ -51,12 +57,14 @@ def threads(asks: Sequence[Asks], *, in_order: bool = False) -> Iterator[list[Fu
         for number, ask in enumerate(asks, 1):
             coming.append(pool.submit(act, ask))
             if in_order:
-                eventually(lambda number=number: waiting() == number, "it waits to be led", 30)
+                eventually(lambda number=number: _have_come(coming) == number, "it has come", 30)
         yield coming
 
 
-def waiting() -> int:
-    return len(together._gathering._waiting)
+def _have_come(coming: Sequence[Future[Answer]]) -> int:
+    """Those who wait to be led, and those who could not be led and were answered at once."""
+    ready = sum(one.is_ready for one in together._gathering._waiting)
+    return ready + sum(one.done() for one in coming)
 
 
 def at_once(*asks: Asks) -> list[Answer]:
@@ -253,6 +261,22 @@ def test_two_that_want_what_looks_like_one_effect_see_each_other(agent: Caller, 
 
 
 @pytest.mark.usefixtures("patient")
+def test_effects_that_nobody_can_see_look_alike_too(
+    agent: Caller, settings: Any, tmp_path: Path, unused_url: str
+) -> None:
+    text = tools_text(unused_url).replace('"once:{args.id}"', '"{args.id}"')
+    with registered(settings, tmp_path, text):
+        _, (ask,) = plain(agent, 1)
+        sagas = [agent.open("a"), agent.open("b")]
+        both = [
+            lambda saga=saga, key=key: agent.propose(saga, tool="notes.once", args={"id": key})
+            for saga, key in zip(sagas, ["\u200b", "\u2060"], strict=True)
+        ]
+        _, first, second = at_once(ask, *both)
+    assert (first.json()["state"], second.json()["state"]) == ("queued", "awaiting_approval")
+
+
+@pytest.mark.usefixtures("patient")
 def test_effects_are_claimed_together(agent: Caller) -> None:
     sagas = [agent.open(f"task-{number}") for number in range(3)]
     asks = [
@@ -282,6 +306,77 @@ def test_a_saga_that_is_locked_holds_up_nobody_else(agent: Caller, leads: bool) 
         release()
     assert [answer.status_code for answer in answers.result(30)] == [202] * 3
     assert_whole(sagas)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("args", [{"id": "slow"}, {"id": "x" * together.LARGEST_ARGS}])
+def test_what_is_long_to_check_holds_up_nobody_else(
+    agent: Caller, monkeypatch: pytest.MonkeyPatch, args: dict[str, str]
+) -> None:
+    sagas, asks = plain(agent, 3)
+    slow, checked = agent.open("slow"), threading.Event()
+    real = together.prepare
+
+    def prepare(saga_id: UUID, proposal: Proposal, **more: Any) -> Any:
+        if proposal.args["id"] == "slow":
+            assert checked.wait(20)
+        return real(saga_id, proposal, **more)
+
+    monkeypatch.setattr(together, "prepare", prepare)
+    with together._gathering.turn(None, key=None):  # type: ignore[arg-type]
+        stack = ExitStack()
+        (late,) = stack.enter_context(threads([lambda: agent.propose(slow, args=args)]))
+        if args["id"] != "slow":
+            assert late.result(20).status_code == 202  # alone, and at once
+        coming = stack.enter_context(threads(asks))
+        eventually(lambda: _have_come(coming) == 3, "they wait", 20)
+    with stack:
+        assert [one.result(20).status_code for one in coming] == [202] * 3
+        checked.set()
+        assert late.result(20).status_code == 202
+    assert transactions(sagas) == 1
+    assert_whole([*sagas, slow])
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_tools_version_that_another_is_writing_holds_up_for_a_moment_only(agent: Caller) -> None:
+    sagas, asks = plain(agent, 3)
+    first = agent.open("first")
+    tool = registry().get("notes.once")
+    with closing(listen("nothing")) as session:
+        session.execute("BEGIN")
+        session.execute(
+            "INSERT INTO ledger_toolversion (digest, key, version, definition, first_seen_at) "
+            "VALUES (%s, %s, %s, %s::jsonb, clock_timestamp())",
+            [tool.digest, tool.key, tool.version, tool.definition_text],
+        )
+        once = lambda: agent.propose(first, tool="notes.once")  # noqa: E731
+        with threads([lambda: at_once(*asks, once)]) as (answers,):
+            theirs = Step.objects.filter(saga_id__in=sagas)
+            eventually(lambda: theirs.count() == 3, "the others are written", 4)
+            session.execute("COMMIT")
+    assert [one.status_code for one in answers.result(20)] == [202] * 4
+    assert_whole([*sagas, first])
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_connection_that_is_not_to_be_had_is_waited_for_once(
+    agent: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sagas, asks = plain(agent, 3)
+    assert agent.propose(agent.open("seen")).status_code == 202
+    tried: list[float] = []
+
+    def getconn(*_: Any, **__: Any) -> Any:
+        tried.append(time.monotonic())
+        raise PoolTimeout("couldn't get a connection after 10.00 sec")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("psycopg_pool.ConnectionPool.getconn", getconn)
+        answers = at_once(*asks)
+    assert [answer.status_code for answer in answers] == [503] * 3
+    assert len(tried) == 1
+    assert not Step.objects.filter(saga_id__in=sagas).exists()
 
 
 def release() -> None:

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
+from django.db import OperationalError, connection
 
 from ledger import faultpoints, storage
 from ledger.bearer import Bearer
@@ -36,25 +36,37 @@ logger = logging.getLogger(__name__)
 MOST = 8
 # How long a proposal waits for one that is held up, say by the lock of its saga.
 PATIENCE_S = 0.02
+# Longer arguments are looked through, judged and told in nobody's time but their own.
+LARGEST_ARGS = 8192
+# For what cannot be asked for without waiting: a tool's new version that another is just writing.
+_BRIEFLY: Statement = ("SELECT set_config('lock_timeout', '250ms', true)", [])
 
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """One proposal, and what has become of it: `answer`, or it is to be proposed alone."""
+    """One proposal, and what has become of it: `answer`, `error`, or it is to be proposed alone."""
 
     saga_id: UUID
     proposal: Proposal
     bearer: Bearer
     proof: Proof | None
+    prepared: Prepared | None = None
     answer: Answer | None = None
+    error: OperationalError | None = None
     # Of those that were written together; and if so, nobody knows whether it was committed.
     is_written: bool = False
     may_be_done: bool = False
 
-    @property
-    def presumed(self) -> Bearer:
-        """Who proposes, as far as is known."""
-        return self.proof.bearer if self.proof else self.bearer
+    def prepare(self) -> bool:
+        """Whether it may be written together with others. Alone, it is told what is wrong."""
+        if self.proof is not None:
+            self.bearer = self.proof.bearer
+        try:
+            self.prepared = prepare(self.saga_id, self.proposal, bearer=self.bearer)
+        except Exception as error:
+            logger.debug("proposed alone: %r", error)
+            return False
+        return len(self.prepared.variant.args_text) <= LARGEST_ARGS
 
 
 _gathering: Gathering[_Asked] = Gathering(most=MOST, patience_s=PATIENCE_S)
@@ -67,11 +79,13 @@ def propose(
     asked = _Asked(saga_id, proposal, bearer, proof)
     if connection.in_atomic_block or proposal.alternatives or proposal.repeat_of is not None:
         return _alone(asked)
-    with _gathering.turn(asked, key=saga_id) as led:
+    with _gathering.turn(asked, key=saga_id, ready=asked.prepare) as led:
         if len(led) == 1:
             return _alone(asked)
         if led:
             _write_if_possible(led)
+    if asked.error is not None:
+        raise OperationalError(*asked.error.args) from asked.error.__cause__
     return asked.answer or _alone(asked)
 
 
@@ -83,28 +97,33 @@ def _alone(asked: _Asked) -> Answer:
 def _write_if_possible(led: Sequence[_Asked]) -> None:
     """Whatever goes wrong with one of them is nothing that another shall be told."""
     try:
-        answers = _write(led)
-    except Exception as error:
+        for asked, answer in _write(led):
+            asked.answer = answer
+    except BaseException as error:
         logger.warning("%d proposals are written one by one: %r", len(led), error)
-        if storage.may_be_done(error):
+        if isinstance(error, OperationalError) and storage.has_no_connection(error):
+            for asked in led:  # alone, each would wait for one as long again
+                asked.error = error
+        elif storage.may_be_done(error) or not isinstance(error, Exception):
             connection.close()
             for asked in led:
                 asked.may_be_done = asked.is_written
-        return
-    for asked, answer in answers:
-        asked.answer = answer
+        if not isinstance(error, Exception):
+            raise
 
 
 @storage.transition
 def _write(led: Sequence[_Asked]) -> list[tuple[_Asked, Answer]]:
     """Those that could be written, with their answers."""
-    reads = [(asked, prepared, _reads(asked, prepared)) for asked, prepared in _prepared(led)]
+    reads = [(asked, prepared, _reads(asked, prepared)) for asked, prepared in _unlike(led)]
     faultpoints.reached("P0")
-    found = iter(storage.rows_all([one for _, _, mine in reads for one in mine]))
+    statements = [_BRIEFLY, *(one for _, _, mine in reads for one in mine)]
+    _, *found = storage.rows_all(statements)
+    each = iter(found)
     unit = Unit("", sends_ahead=False)
     answers = []
     for asked, prepared, mine in reads:
-        answer = _insert(unit, asked, prepared, list(islice(found, len(mine))))
+        answer = _insert(unit, asked, prepared, list(islice(each, len(mine))))
         asked.is_written = answer is not None
         if answer is not None:
             answers.append((asked, answer))
@@ -114,26 +133,22 @@ def _write(led: Sequence[_Asked]) -> list[tuple[_Asked, Answer]]:
     return answers
 
 
-def _prepared(led: Sequence[_Asked]) -> Iterator[tuple[_Asked, Prepared]]:
-    """Those that fit their tool. Alone, the others are told what is wrong.
-
-    No two whose effects look alike: neither would see the other's.
-    """
+def _unlike(led: Sequence[_Asked]) -> Iterator[tuple[_Asked, Prepared]]:
+    """No two of them whose effects look alike: neither would see the other's."""
     claimed: set[str] = set()
     for asked in led:
-        try:
-            prepared = prepare(asked.saga_id, asked.proposal, bearer=asked.presumed)
-        except Exception as error:
-            logger.debug("proposed alone: %r", error)
-            continue
-        if prepared.skeleton not in claimed:
-            claimed |= {prepared.skeleton} - {""}
+        prepared = asked.prepared
+        assert prepared is not None
+        if not prepared.claim:
+            yield asked, prepared
+        elif prepared.skeleton not in claimed:
+            claimed.add(prepared.skeleton)
             yield asked, prepared
 
 
 def _reads(asked: _Asked, prepared: Prepared) -> list[Statement]:
     """The saga's lock, whose token it is, and what it may be about. None of them waits."""
-    lock = (LOCK_OWN_IF_FREE, [asked.saga_id, asked.presumed.agent_id])
+    lock = (LOCK_OWN_IF_FREE, [asked.saga_id, asked.bearer.agent_id])
     owner = [asked.proof.statement] if asked.proof else []
     return [lock, *owner, *relating.looks(asked.saga_id, prepared, waits=False)]
 
@@ -146,8 +161,10 @@ def _insert(unit: Unit, asked: _Asked, prepared: Prepared, rows: list[list[Any]]
             asked.proof.heed(rows.pop(0))
         except Unauthorized:
             return None
+        if asked.proof.bearer != asked.bearer:
+            return None
     *free, related = rows
     if not locked or not all(one.alone for (one,) in free):
         return None
-    unit.actor = asked.presumed.actor
+    unit.actor = asked.bearer.actor
     return inserting.insert_new(unit, unit.took(locked[0]), prepared, related)
