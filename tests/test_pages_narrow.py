@@ -102,3 +102,13 @@ def test_a_lease_is_red_only_once_it_has_run_out(
     expect(lease).to_have_class("urgent")
     expect(lease).to_have_text(re.compile(r"^ran out \d+ s ago$"))
     context.close()
+
+
+def test_what_was_said_of_an_attempt_is_on_the_screen(page: Page, stage: Stage) -> None:
+    """On call, on a phone: neither the answer of a target nor who wrote an entry is off it."""
+    saga, _ = stage.stuck_undo()
+    page.goto(reverse("ledger:saga-detail", args=[saga]))
+    for table in page.locator(".step-body table.stack:visible").all():
+        wide, shown = table.evaluate("it => [it.scrollWidth, it.parentElement.clientWidth]")
+        assert 0 < wide <= shown
+    expect(page.locator(".step-body").get_by_text("took").first).to_be_visible()
