@@ -88,7 +88,7 @@ GUARDS = [
     Guard(
         "Together: whose token it is is looked up for each of them",
         "ledger/services/together.py",
-        "            asked.proof.heed(rows.pop(0))\n",
+        "            proof.heed(rows.pop(0))\n",
         "            rows.pop(0)\n",
         "tests/test_together.py::test_a_token_that_was_revoked_meanwhile_writes_nothing",
     ),

@@ -26,9 +26,13 @@ SELECT s.tool, c.key FROM ledger_steptombstone s
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What will be stored. `claim` is the effect key to claim, '' when the tool has none."""
+    """What will be stored. `claim` is the effect key to claim, '' when the tool has none.
+
+    `bearer` is who may propose it: for another it is to be prepared anew.
+    """
 
     proposal: Proposal
+    bearer: Bearer
     tool: Tool
     args: dict[str, Any]
     variant: Variant
@@ -84,6 +88,7 @@ def prepare(saga_id: UUID, proposal: Proposal, *, bearer: Bearer, place: str = "
         _keep_version(found)
     return Prepared(
         proposal=proposal,
+        bearer=bearer,
         tool=tool,
         args=args,
         variant=variant,

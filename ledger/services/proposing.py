@@ -29,60 +29,83 @@ LOOKS = 5
 
 
 def propose(
-    saga_id: UUID, proposal: Proposal, *, bearer: Bearer, proof: Proof | None = None
+    saga_id: UUID,
+    proposal: Proposal,
+    *,
+    bearer: Bearer,
+    proof: Proof | None = None,
+    prepared: Prepared | None = None,
 ) -> Answer:
     """Submit one step; asked again it answers from the ledger and runs nothing.
 
-    With `proof` the bearer is only presumed, and looked up behind the saga's lock.
+    With `proof` the bearer is only presumed, and looked up behind the saga's lock. `prepared`: what
+    the proposal comes to, where that is known.
 
     Raises NotFound, Forbidden, UnknownTool, InvalidArgs, StepMismatch, EffectClaimed,
     PreviouslyRejected, SagaEnded (design section 4 has the table); with `proof`, Unauthorized.
     """
     try:
-        return _answered(saga_id, proposal, bearer, proof)
+        return _answered(saga_id, proposal, bearer, proof, prepared)
     except (OperationalError, InterfaceError) as error:
         if connection.in_atomic_block or not storage.may_be_done(error):
             raise
     connection.close()
-    return propose_again(saga_id, proposal, bearer=bearer, proof=proof)
+    return propose_again(saga_id, proposal, bearer=bearer, proof=proof, prepared=prepared)
 
 
 def propose_again(
-    saga_id: UUID, proposal: Proposal, *, bearer: Bearer, proof: Proof | None = None
+    saga_id: UUID,
+    proposal: Proposal,
+    *,
+    bearer: Bearer,
+    proof: Proof | None = None,
+    prepared: Prepared | None = None,
 ) -> Answer:
     """As `propose`, of what may have been committed already: nobody was told.
 
     Its key knows: asked for again, the step answers, and if this is the one that we had just
     inserted then it is accepted and not a repeat.
     """
-    answer = _answered(saga_id, proposal, bearer, proof)
+    answer = _answered(saga_id, proposal, bearer, proof, prepared)
     ours = answer.kind == "in_flight" and answer.effect_of is None
     return replace(answer, kind="accepted") if ours else answer
 
 
-def _answered(saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None) -> Answer:
+def _answered(
+    saga_id: UUID,
+    proposal: Proposal,
+    bearer: Bearer,
+    proof: Proof | None,
+    prepared: Prepared | None,
+) -> Answer:
     """The answer; begun anew where the token is another one than was presumed."""
     try:
-        answer = _propose(saga_id, proposal, proof.bearer if proof else bearer, proof)
+        who = proof.bearer if proof else bearer
+        answer = _propose(saga_id, proposal, who, proof, prepared)
         if isinstance(answer, errors.SagaError):
             raise answer
         return answer
     except errors.SagaError:
         if proof is None or not proof.is_corrected():
             raise
-    return _answered(saga_id, proposal, bearer, proof)
+    return _answered(saga_id, proposal, bearer, proof, prepared)
 
 
 @storage.transition
 def _propose(
-    saga_id: UUID, proposal: Proposal, bearer: Bearer, proof: Proof | None
+    saga_id: UUID,
+    proposal: Proposal,
+    bearer: Bearer,
+    proof: Proof | None,
+    prepared: Prepared | None,
 ) -> Answer | errors.SagaError:
     """A refusal that is a fact of the saga is returned, so that it is committed."""
     unit = Unit(bearer.actor)
     # Postgres gets the lock while the proposal is being checked; no agent gets that of another.
     owner = [] if proof is None else [proof.statement]
     lock = unit.lock_ahead(saga_id, of=bearer.agent_id, then=owner)
-    prepared = prepare(saga_id, proposal, bearer=bearer)
+    if prepared is None or prepared.bearer != bearer:
+        prepared = prepare(saga_id, proposal, bearer=bearer)
     faultpoints.reached("P0")
     looked = storage.ahead(relating.looks(saga_id, prepared))
     owned = unit.locked(lock)

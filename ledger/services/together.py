@@ -53,16 +53,14 @@ class _Asked:
     prepared: Prepared | None = None
     answer: Answer | None = None
     error: OperationalError | None = None
-    # Of those that were written together; and if so, nobody knows whether it was committed.
-    is_written: bool = False
+    # It was written together with others, and nobody knows whether it was committed.
     may_be_done: bool = False
 
     def prepare(self) -> bool:
         """Whether it may be written together with others. Alone, it is told what is wrong."""
-        if self.proof is not None:
-            self.bearer = self.proof.bearer
+        bearer = self.proof.bearer if self.proof else self.bearer
         try:
-            self.prepared = prepare(self.saga_id, self.proposal, bearer=self.bearer)
+            self.prepared = prepare(self.saga_id, self.proposal, bearer=bearer)
         except Exception as error:
             logger.debug("proposed alone: %r", error)
             return False
@@ -91,46 +89,46 @@ def propose(
 
 def _alone(asked: _Asked) -> Answer:
     how = proposing.propose_again if asked.may_be_done else proposing.propose
-    return how(asked.saga_id, asked.proposal, bearer=asked.bearer, proof=asked.proof)
+    return how(
+        asked.saga_id,
+        asked.proposal,
+        bearer=asked.bearer,
+        proof=asked.proof,
+        prepared=asked.prepared,
+    )
 
 
 def _write_if_possible(led: Sequence[_Asked]) -> None:
     """Whatever goes wrong with one of them is nothing that another shall be told."""
     try:
-        for asked, answer in _write(led):
-            asked.answer = answer
+        _write(led)
     except BaseException as error:
         logger.warning("%d proposals are written one by one: %r", len(led), error)
-        if isinstance(error, OperationalError) and storage.has_no_connection(error):
-            for asked in led:  # alone, each would wait for one as long again
-                asked.error = error
-        elif storage.may_be_done(error) or not isinstance(error, Exception):
+        is_lost = storage.may_be_done(error) or not isinstance(error, Exception)
+        for asked in led:
+            asked.may_be_done, asked.answer = is_lost and asked.answer is not None, None
+            if isinstance(error, OperationalError) and storage.has_no_connection(error):
+                asked.error = error  # alone, each would wait for one as long again
+        if is_lost:
             connection.close()
-            for asked in led:
-                asked.may_be_done = asked.is_written
         if not isinstance(error, Exception):
             raise
 
 
 @storage.transition
-def _write(led: Sequence[_Asked]) -> list[tuple[_Asked, Answer]]:
-    """Those that could be written, with their answers."""
+def _write(led: Sequence[_Asked]) -> None:
+    """Write those that can be written, and give them their answers."""
     reads = [(asked, prepared, _reads(asked, prepared)) for asked, prepared in _unlike(led)]
     faultpoints.reached("P0")
     statements = [_BRIEFLY, *(one for _, _, mine in reads for one in mine)]
     _, *found = storage.rows_all(statements)
     each = iter(found)
     unit = Unit("", sends_ahead=False)
-    answers = []
     for asked, prepared, mine in reads:
-        answer = _insert(unit, asked, prepared, list(islice(each, len(mine))))
-        asked.is_written = answer is not None
-        if answer is not None:
-            answers.append((asked, answer))
-    if answers:
+        asked.answer = _insert(unit, asked.proof, prepared, list(islice(each, len(mine))))
+    if any(asked.answer for asked in led):
         faultpoints.reached("P1")
         unit.flush(last=True)
-    return answers
 
 
 def _unlike(led: Sequence[_Asked]) -> Iterator[tuple[_Asked, Prepared]]:
@@ -148,23 +146,25 @@ def _unlike(led: Sequence[_Asked]) -> Iterator[tuple[_Asked, Prepared]]:
 
 def _reads(asked: _Asked, prepared: Prepared) -> list[Statement]:
     """The saga's lock, whose token it is, and what it may be about. None of them waits."""
-    lock = (LOCK_OWN_IF_FREE, [asked.saga_id, asked.bearer.agent_id])
+    lock = (LOCK_OWN_IF_FREE, [asked.saga_id, prepared.bearer.agent_id])
     owner = [asked.proof.statement] if asked.proof else []
     return [lock, *owner, *relating.looks(asked.saga_id, prepared, waits=False)]
 
 
-def _insert(unit: Unit, asked: _Asked, prepared: Prepared, rows: list[list[Any]]) -> Answer | None:
+def _insert(
+    unit: Unit, proof: Proof | None, prepared: Prepared, rows: list[list[Any]]
+) -> Answer | None:
     """The answer, if this can be written together with others; `rows` are those of `_reads`."""
     locked, *rows = rows
-    if asked.proof is not None:
+    if proof is not None:
         try:
-            asked.proof.heed(rows.pop(0))
+            proof.heed(rows.pop(0))
         except Unauthorized:
             return None
-        if asked.proof.bearer != asked.bearer:
+        if proof.bearer != prepared.bearer:
             return None
     *free, related = rows
     if not locked or not all(one.alone for (one,) in free):
         return None
-    unit.actor = asked.bearer.actor
+    unit.actor = prepared.bearer.actor
     return inserting.insert_new(unit, unit.took(locked[0]), prepared, related)
